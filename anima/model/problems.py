@@ -1,0 +1,95 @@
+"""Faults in an object, each with the path to the field and what to do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault: where, what, and the remedy.  Never the offending value."""
+
+    path: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.path}: " if self.path else ""
+        return f"{where}{self.message}" + (f" ({self.remedy})" if self.remedy else "")
+
+
+def problems_of(error: ValidationError, model: type[BaseModel] | None = None) -> list[Problem]:
+    """List every fault of a pydantic error, without echoing any input.
+
+    Args:
+        error: what pydantic raised.
+        model: the model that refused, used to suggest near names of fields.
+    """
+    return [_problem(detail, model) for detail in error.errors(include_input=False, include_url=False)]
+
+
+def summary(problems: Iterable[Problem]) -> str:
+    """Join problems into one line for a failure message."""
+    return "; ".join(str(problem) for problem in problems)
+
+
+def _problem(detail: Any, model: type[BaseModel] | None) -> Problem:
+    path = _path(detail["loc"])
+    match detail["type"]:
+        case "extra_forbidden":
+            return Problem(path, "unknown field", _suggestion(detail["loc"], model))
+        case "missing":
+            return Problem(path, "required field is missing", "add it")
+        case "value_error":
+            # `ctx.error` is ours; its second argument, if any, is the remedy.
+            message, *remedy = detail["ctx"]["error"].args
+            return Problem(path, message, *remedy[:1])
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return Problem(path, "must be a map of fields")
+        case "enum" | "literal_error":
+            return Problem(path, f"must be one of {detail['ctx']['expected']}")
+        case _:
+            return Problem(path, _lower(detail["msg"]))
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    text = ""
+    for part in loc:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _suggestion(loc: tuple[int | str, ...], model: type[BaseModel] | None) -> str:
+    known = _field_names(model, loc[:-1])
+    near = get_close_matches(str(loc[-1]), known, n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"known here: {', '.join(sorted(known))}" if known else "remove it"
+
+
+def _field_names(model: type[BaseModel] | None, parents: tuple[int | str, ...]) -> list[str]:
+    for part in parents:
+        model = _child_model(model, part) if model else None
+    return [field.alias or name for name, field in model.model_fields.items()] if model else []
+
+
+def _child_model(model: type[BaseModel], part: int | str) -> type[BaseModel] | None:
+    if isinstance(part, int):
+        return model
+    for name, field in model.model_fields.items():
+        if part in (name, field.alias):
+            return _model_in(field.annotation)
+    return None
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]

@@ -1,0 +1,117 @@
+"""The envelope of every resource, as Kubernetes writes it."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from anima.model.base import Int, Model
+from anima.model.names import Name
+from anima.model.persona import SensitiveText
+from anima.model.units import Quantity
+
+API_VERSION = "anima.dev/v1alpha1"
+DEFAULT_NAMESPACE = "default"
+
+Labels = Annotated[dict[str, str], Field(default_factory=dict, max_length=64)]
+
+
+class ObjectMeta(Model):
+    """Who an object is.  `uid` and what follows are the store's to set."""
+
+    name: Name
+    namespace: Name = DEFAULT_NAMESPACE
+    labels: Labels
+    annotations: Labels
+    uid: str | None = None
+    generation: Int | None = None
+    resource_version: str | None = None
+    creation_timestamp: Annotated[datetime | None, Field(strict=False)] = None
+
+
+class Resource(Model):
+    """An object with a name.  Subclasses fix `apiVersion` and `kind`."""
+
+    api_version: str
+    kind: str
+    metadata: ObjectMeta
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        """The store's identity of this object; set once it was stored."""
+        return self.metadata.uid or ""
+
+    @property
+    def generation(self) -> int:
+        return self.metadata.generation or 0
+
+    def content(self) -> dict[str, Any]:
+        """Return what the generation counts: the object without its metadata."""
+        body = self.to_json()
+        return {key: body[key] for key in body if key not in ("apiVersion", "kind", "metadata", "status")}
+
+
+class Reference(Model):
+    """The name of another object in the same namespace."""
+
+    name: Name
+
+
+class KeyReference(Model):
+    """One key of a ConfigMap or Secret in the same namespace."""
+
+    name: Name
+    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+
+
+class ResourceList(Model):
+    """Amounts of cpu (cores) and memory (bytes)."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+
+
+class ResourceRequirements(Model):
+    """What a Job asks for and may use; a Task's value wins over its Agent's."""
+
+    requests: ResourceList | None = None
+    limits: ResourceList | None = None
+
+
+class EnvironmentVariable(Model):
+    """One variable of the Job: a literal value, or a key of a Secret."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+    value: Annotated[str | None, Field(max_length=65536)] = None
+    secret_key_ref: KeyReference | None = None
+
+
+class ConfigMap(Resource):
+    """Plain configuration; with `immutable` its data never changes again."""
+
+    api_version: Literal["v1"]
+    kind: Literal["ConfigMap"]
+    immutable: bool = False
+    # A ConfigMap may hold a soul, so its values stay out of every repr.
+    data: Annotated[dict[str, SensitiveText], Field(default_factory=dict, max_length=256)]
+
+
+class Secret(Resource):
+    """Credentials.  Write-only: reading one back gives its key names."""
+
+    api_version: Literal["v1"]
+    kind: Literal["Secret"]
+    type: str = "Opaque"
+    string_data: Annotated[
+        dict[str, SensitiveText],
+        Field(default_factory=dict, max_length=64),
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "writeOnly": True}}),
+    ]

@@ -1,0 +1,103 @@
+"""The typed input and output of every activity of the Task workflow."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from anima.model.attempts import AttemptKey, Outcome
+from anima.model.base import Int, Model
+from anima.model.binding import SoulBinding
+from anima.model.digests import Digest
+from anima.model.names import Name
+from anima.model.reasons import Reason
+from anima.model.task import RetryPolicy, TaskSpec, TaskStatus
+from anima.model.units import Duration
+
+
+class Admit(Model):
+    """Claim (namespace, name) in the Ledger for this spec."""
+
+    namespace: Name
+    name: Name
+    task_uid: str
+    workflow_id: str
+    spec: TaskSpec
+
+
+class Admitted(Model):
+    """The Task is in the Ledger; `closed` is set if it already ended."""
+
+    closed: TaskStatus | None = None
+    jobs_queue: str | None = None
+    """The task queue of Job activities; none if they are quick and local."""
+    check_interval: Duration
+    """How often to look at a Job that says nothing."""
+
+
+class Edit(Model):
+    """Replace a Task's spec as far as its binding allows."""
+
+    task_uid: str
+    spec: TaskSpec
+
+
+class Bind(Model):
+    """Resolve the Agent for the next attempt, and bind or compare."""
+
+    key: AttemptKey
+
+
+class AttemptPlan(Model):
+    """What the next attempt is to be, from the spec that counts."""
+
+    binding: SoulBinding | None = None
+    job_name: Name
+    prompt_digest: Digest
+    decided: Outcome | None = None
+    """Set if this attempt was already decided, before a Reset for example."""
+    total_attempts: Int
+    """Attempts of this Task that have started, over all iterations."""
+    timeout: Duration | None = None
+    deadline: Duration | None = None
+    retry_policy: RetryPolicy
+
+
+class CreateJob(Model):
+    """Create the Job of an attempt, or adopt the one that is provably its own."""
+
+    key: AttemptKey
+    job_name: Name
+    prompt_digest: Digest
+
+
+class JobCreated(Model):
+    uid: str
+
+
+class DeleteJob(Model):
+    """Fence and delete a Job; return when it is proven gone."""
+
+    key: AttemptKey
+    job_name: Name
+
+
+class Settle(Model):
+    """Decide an attempt's outcome if it can be decided now."""
+
+    key: AttemptKey
+    job_name: Name
+    verdict: Annotated[Reason | None, Field(strict=False)] = None
+    """The outcome to set if none was decided yet; none only looks."""
+    message: str = ""
+
+
+class Settled(Model):
+    """The decided outcome; none while the Job is still at work."""
+
+    outcome: Outcome | None = None
+
+
+class Close(Model):
+    """Store a Task's final status; the first to do so wins."""
+
+    status: TaskStatus

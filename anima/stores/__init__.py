@@ -1,0 +1,1 @@
+"""The four ports and their implementations."""
