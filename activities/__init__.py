@@ -1,0 +1,1 @@
+"""Activities act: thin classes that are given their stores."""

@@ -1,0 +1,1 @@
+"""Workflows decide; they do no I/O and never see persona text."""

@@ -53,7 +53,7 @@ class ModelSettings(Model):
     """Which model answers, and how."""
 
     name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
-    temperature: Annotated[float, Field(ge=0, le=2, strict=False)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[Int, Field(ge=1)] | None = None
 
 

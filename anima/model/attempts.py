@@ -41,7 +41,7 @@ class AttemptKey(Model):
     @classmethod
     def parse(cls, path: str) -> Self:
         """Read a key back from its `path`."""
-        task_uid, iteration, attempt = path.split("/")
+        task_uid, iteration, attempt = path.rsplit("/", 2)
         return cls(task_uid=task_uid, iteration=int(iteration), attempt=int(attempt))
 
 
@@ -51,7 +51,7 @@ class ProviderSettings(Model):
     type: ProviderType
     base_url: Annotated[str | None, Field(alias="baseURL")] = None
     model: str
-    temperature: Annotated[float | None, Field(strict=False)] = None
+    temperature: float | None = None
     max_tokens: Int | None = None
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from anima.model.base import Int, Model
 from anima.model.digests import Digest, digest_json
-from anima.model.errors import Refusal
+from anima.model.errors import Refusal, Unavailable
 from anima.model.reasons import Reason
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Revision(Model):
 
     agent_uid: str = Field(alias="agentUID")
     agent_generation: Int
-    soul_digest: Digest | None
+    soul_digest: Digest | None = None
     prompt_digest: Digest
     envelope_version: Int
 
@@ -69,10 +69,27 @@ def inputs_digest(spec: "TaskSpec", version: int = INPUTS_VERSION) -> str:
 
     Raises:
         Refusal: `FrozenInputDrift` if the spec uses fields newer than `version`.
+        Unavailable: `version` is newer than this release.
     """
-    body = spec.to_json()
+    if version not in _PROJECTIONS:
+        raise Unavailable(f"this release does not know inputs version {version}; run the release that bound the Task")
     fields = _PROJECTIONS[version]
+    newer = _used_fields(spec) - fields - CONTROL_FIELDS
+    if newer:
+        raise Refusal(
+            Reason.FROZEN_INPUT_DRIFT,
+            f"the Task's spec uses {', '.join(sorted(newer))}, which inputs version {version} does not cover",
+        )
+    body = spec.to_json()
     return digest_json(f"anima.task-inputs/{version}", {key: body[key] for key in sorted(fields & body.keys())})
+
+
+def _used_fields(spec: "TaskSpec") -> set[str]:
+    return {
+        field.alias or name
+        for name, field in type(spec).model_fields.items()
+        if getattr(spec, name) != field.get_default(call_default_factory=True)
+    }
 
 
 def spec_digest(spec: "TaskSpec") -> str:
@@ -87,18 +104,27 @@ def changed_fields(before: "TaskSpec", after: "TaskSpec") -> list[str]:
     return sorted(key for key in keys if old.get(key) != new.get(key))
 
 
+def check_inputs(bound: SoulBinding, spec: "TaskSpec") -> None:
+    """Refuse a Task whose frozen inputs are not those that were bound.
+
+    Raises:
+        Refusal: `FrozenInputDrift`.
+    """
+    now = inputs_digest(spec, bound.inputs_version)
+    if now != bound.inputs_digest:
+        raise Refusal(
+            Reason.FROZEN_INPUT_DRIFT,
+            f"the Task's spec has inputs digest {now}, it was bound with {bound.inputs_digest}",
+        )
+
+
 def check_binding(bound: SoulBinding, current: Revision, spec: "TaskSpec") -> None:
     """Refuse to go on under anything but the bound revision and inputs.
 
     Raises:
         Refusal: `SoulRemoved`, `SoulDrift` or `FrozenInputDrift`.
     """
-    if inputs_digest(spec, bound.inputs_version) != bound.inputs_digest:
-        raise Refusal(
-            Reason.FROZEN_INPUT_DRIFT,
-            f"the Task's spec has inputs digest {inputs_digest(spec, bound.inputs_version)}, "
-            f"it was bound with {bound.inputs_digest}",
-        )
+    check_inputs(bound, spec)
     if current.soul_digest is None and current.agent_uid == bound.agent_uid:
         raise Refusal(Reason.SOUL_REMOVED, f"the Agent has no soul any more, the Task was bound to {bound.soul_digest}")
     for name, was, now in _identities(bound, current):
@@ -112,4 +138,5 @@ def _identities(bound: SoulBinding, current: Revision) -> list[tuple[str, Any, A
         ("the soul's digest", bound.soul_digest, current.soul_digest),
         ("the prompt's digest", bound.prompt_digest, current.prompt_digest),
         ("the Agent's generation", bound.agent_generation, current.agent_generation),
+        ("the envelope's version", bound.envelope_version, current.envelope_version),
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anima.model.digests import digest_bytes
-from anima.model.errors import Refusal
+from anima.model.errors import Refusal, Unavailable
 from anima.model.persona import PersonaText, SensitiveText
 from anima.model.reasons import Reason
 
@@ -94,7 +94,14 @@ def compose(role: str, persona: PersonaText | None, envelope_version: int = ENVE
             into this text; the envelope and the digest do not change for it.
         persona: the validated soul, or none.
         envelope_version: the version that the binding names.
+
+    Raises:
+        Unavailable: `envelope_version` is newer than this release.
     """
+    if not knows_envelope(envelope_version):
+        raise Unavailable(
+            f"this release does not know envelope version {envelope_version}; run the release that bound the Task"
+        )
     text = role
     if persona is not None:
         head, tail = _ENVELOPES[envelope_version]

@@ -3,7 +3,7 @@
 Source of the rules: agent-soul, "Inline persona" and "ConfigMap-backed SOUL.md".
 """
 
-from typing import Any
+from typing import Any, NoReturn, Self
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -47,6 +47,15 @@ class SensitiveText:
 
     __str__ = __repr__
 
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("sensitive text is not pickled, so that no cache or queue holds it")
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_after_validator_function(
@@ -64,13 +73,12 @@ class SensitiveText:
         return {"type": "string"}
 
     @classmethod
-    def _parse(cls, value: "str | SensitiveText") -> "SensitiveText":
-        if isinstance(value, cls):
+    def _parse(cls, value: str | Self) -> Self:
+        if not isinstance(value, str):
             return value
-        text = value.reveal() if isinstance(value, SensitiveText) else value
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if any("\ud800" <= character <= "\udfff" for character in value):
             raise ValueError("is not valid Unicode: it has a lone surrogate", "write the text as UTF-8")
-        return cls(text)
+        return cls(value)
 
 
 class PersonaText(SensitiveText):
@@ -98,7 +106,8 @@ def persona_from_text(text: str, where: str) -> PersonaText:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise Refusal(Reason.SOUL_SOURCE_INVALID, f"{where} is not valid Unicode: it has a lone surrogate") from None
-    if not text.strip():
+    # An editor saves an empty file as a byte order mark alone.
+    if not text.removeprefix("\ufeff").strip():
         raise Refusal(Reason.SOUL_SOURCE_INVALID, f"{where} is blank")
     if "\0" in text:
         raise Refusal(Reason.SOUL_SOURCE_INVALID, f"{where} has a NUL byte")

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +23,17 @@ class Problem:
         return f"{where}{self.message}" + (f" ({self.remedy})" if self.remedy else "")
 
 
-def problems_of(error: ValidationError, model: type[BaseModel] | None = None) -> list[Problem]:
+def problems_of(
+    error: ValidationError, model: type[BaseModel] | None = None, limit: int | None = None
+) -> list[Problem]:
     """List every fault of a pydantic error, without echoing any input.
 
     Args:
         error: what pydantic raised.
         model: the model that refused, used to suggest near names of fields.
+        limit: how many to list at most; `error.error_count()` tells how many there are.
     """
-    return [_problem(detail, model) for detail in error.errors(include_input=False, include_url=False)]
+    return [_problem(detail, model) for detail in error.errors(include_input=False, include_url=False)[:limit]]
 
 
 def summary(problems: Iterable[Problem]) -> str:
@@ -71,24 +76,31 @@ def _suggestion(loc: tuple[int | str, ...], model: type[BaseModel] | None) -> st
 
 
 def _field_names(model: type[BaseModel] | None, parents: tuple[int | str, ...]) -> list[str]:
+    annotation: Any = model
     for part in parents:
-        model = _child_model(model, part) if model else None
-    return [field.alias or name for name, field in model.model_fields.items()] if model else []
+        annotation = _inside(_bare(annotation), part)
+    found = _fields(_bare(annotation))
+    return [field.alias or name for name, field in found.items()]
 
 
-def _child_model(model: type[BaseModel], part: int | str) -> type[BaseModel] | None:
-    if isinstance(part, int):
-        return model
-    for name, field in model.model_fields.items():
+def _inside(annotation: Any, part: int | str) -> Any:
+    """Step from a type into one of its fields, elements or values."""
+    for name, field in _fields(annotation).items():
         if part in (name, field.alias):
-            return _model_in(field.annotation)
-    return None
+            return field.annotation
+    return get_args(annotation)[-1] if get_origin(annotation) in (list, dict) else None
 
 
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)
+def _bare(annotation: Any) -> Any:
+    """Take `Annotated` and `| None` away from a type."""
+    while get_origin(annotation) in (Annotated, Union, UnionType):
+        annotation = next(arg for arg in get_args(annotation) if arg is not NoneType)
+    return annotation
+
+
+def _fields(annotation: Any) -> dict[str, FieldInfo]:
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation.model_fields if is_model else {}
 
 
 def _lower(message: str) -> str:

@@ -17,6 +17,9 @@ class Reason(StrEnum):
     AGENT_INVALID = "AgentInvalid"
     PROVIDER_MISSING = "ProviderMissing"
     PROVIDER_INVALID = "ProviderInvalid"
+    RESOURCE_INVALID = "ResourceInvalid"
+    REQUEST_REFUSED = "RequestRefused"
+    SETTING_INVALID = "SettingInvalid"
     RUNTIME_UNSUPPORTED = "RuntimeUnsupported"
     ROLE_SOURCE_INVALID = "RoleSourceInvalid"
 
@@ -60,6 +63,9 @@ _REMEDIES = {
     Reason.AGENT_INVALID: "Correct the Agent; `anima describe agent NAME` lists what is wrong.",
     Reason.PROVIDER_MISSING: "Apply the Provider, or correct providerRef.name.",
     Reason.PROVIDER_INVALID: "Correct the Provider: its type, baseURL, model or secretRef.",
+    Reason.RESOURCE_INVALID: "Correct the fields that are named and apply again.",
+    Reason.REQUEST_REFUSED: "Check the gateway's address, the token and the size of what was sent.",
+    Reason.SETTING_INVALID: "Correct the environment variable or the file that is named.",
     Reason.RUNTIME_UNSUPPORTED: "Use an Agent without runtimeRef, and Task type `ai`.",
     Reason.ROLE_SOURCE_INVALID: "Correct systemPrompt: its ConfigMap, key or text.",
     Reason.SOUL_SOURCE_INVALID: "Give exactly one source of non-blank UTF-8 text without NUL.",

@@ -1,9 +1,9 @@
 """The envelope of every resource, as Kubernetes writes it."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, WithJsonSchema
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from anima.model.base import Int, Model
 from anima.model.names import Name
@@ -12,6 +12,9 @@ from anima.model.units import Quantity
 
 API_VERSION = "anima.dev/v1alpha1"
 DEFAULT_NAMESPACE = "default"
+RESERVED_ENV_PREFIX = "ANIMA_"
+MAX_ENV_BYTES = 64 * 1024
+"""Half of what one environment string may be on Linux (MAX_ARG_STRLEN)."""
 
 Labels = Annotated[dict[str, str], Field(default_factory=dict, max_length=64)]
 
@@ -86,12 +89,30 @@ class ResourceRequirements(Model):
     limits: ResourceList | None = None
 
 
+def _environment_sized(text: str) -> str:
+    if len(text.encode()) > MAX_ENV_BYTES:
+        raise ValueError(f"must be at most {MAX_ENV_BYTES} bytes", "put long text into the prompt")
+    return text
+
+
+def _unreserved(name: str) -> str:
+    if name.startswith(RESERVED_ENV_PREFIX):
+        raise ValueError("is reserved for the system", f"use a name that does not begin with {RESERVED_ENV_PREFIX}")
+    return name
+
+
 class EnvironmentVariable(Model):
     """One variable of the Job: a literal value, or a key of a Secret."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-    value: Annotated[str | None, Field(max_length=65536)] = None
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(_unreserved)]
+    value: Annotated[str, Field(max_length=MAX_ENV_BYTES), AfterValidator(_environment_sized)] | None = None
     secret_key_ref: KeyReference | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.value is None) == (self.secret_key_ref is None):
+            raise ValueError("must have exactly one source", "give value or secretKeyRef")
+        return self
 
 
 class ConfigMap(Resource):

@@ -1,5 +1,6 @@
 """The typed input and output of every activity of the Task workflow."""
 
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -22,6 +23,8 @@ class Admit(Model):
     task_uid: str
     workflow_id: str
     spec: TaskSpec
+    now: Annotated[datetime, Field(strict=False)]
+    """The workflow's time: the moment of submission, unless one is recorded."""
 
 
 class Admitted(Model):
@@ -30,6 +33,7 @@ class Admitted(Model):
     closed: TaskStatus | None = None
     jobs_queue: str | None = None
     """The task queue of Job activities; none if they are quick and local."""
+    submitted_at: Annotated[datetime, Field(strict=False)]
     check_interval: Duration
     """How often to look at a Job that says nothing."""
 
@@ -71,7 +75,9 @@ class CreateJob(Model):
 
 
 class JobCreated(Model):
-    uid: str
+    """The Job exists; or, if `stale`, the Agent changed first and it does not."""
+
+    stale: bool = False
 
 
 class DeleteJob(Model):

@@ -1,6 +1,7 @@
 """Task: one piece of work for an Agent, and what became of it."""
 
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
@@ -19,7 +20,7 @@ from anima.model.resources import (
 from anima.model.units import Duration, PositiveDuration
 
 MAX_SPEC_BYTES = 256 * 1024
-RESERVED_ENV_PREFIX = "ANIMA_"
+_MICROSECOND = timedelta(microseconds=1)
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_SPEC_BYTES)]
 
@@ -38,16 +39,16 @@ class RetryPolicy(Model):
 
     max_retries: Annotated[Int, Field(ge=0, le=1000)] = 0
     initial_delay: Duration = timedelta(seconds=10)
-    backoff_multiplier: Annotated[float, Field(ge=1, le=100, strict=False)] = 2.0
+    backoff_multiplier: Annotated[float, Field(ge=1, le=100)] = 2.0
     max_delay: Duration = timedelta(minutes=5)
     retry_timeouts: bool = False
 
     def delay_after(self, attempt: int) -> timedelta:
         """Return the pause after a failed attempt, counted from 1."""
-        # The cap is reached long before 2^64; the bound keeps floats finite.
-        factor = self.backoff_multiplier ** min(attempt - 1, 64)
-        seconds = min(self.initial_delay.total_seconds() * factor, self.max_delay.total_seconds())
-        return timedelta(seconds=seconds)
+        # Decimals, because a float overflows where a small multiplier has not reached the cap.
+        factor = Decimal(self.backoff_multiplier) ** (attempt - 1)
+        seconds = min(self.initial_delay // _MICROSECOND * factor, Decimal(self.max_delay // _MICROSECOND))
+        return timedelta(microseconds=round(seconds))
 
 
 class TaskSpec(Model):
@@ -76,11 +77,6 @@ class TaskSpec(Model):
             raise ValueError("has no prompt", "give prompt or ai.prompt")
         if self.type == "agent" and self.ai != AISettings():
             raise ValueError("of type agent takes no ai settings", "remove ai, or set type: ai")
-        for variable in self.env:
-            if (variable.value is None) == (variable.secret_key_ref is None):
-                raise ValueError(f"env {variable.name} must have exactly one source", "give value or secretKeyRef")
-            if variable.name.startswith(RESERVED_ENV_PREFIX):
-                raise ValueError(f"env {variable.name} is reserved", f"use a name without {RESERVED_ENV_PREFIX}")
         return self
 
 
@@ -135,14 +131,16 @@ class TaskStatus(Model):
     name: Name
     uid: str
     agent: str = ""
-    phase: Phase = Phase.PENDING
-    reason: Reason | None = None
+    phase: Annotated[Phase, Field(strict=False)] = Phase.PENDING
+    reason: Annotated[Reason | None, Field(strict=False)] = None
     message: str = ""
     attempt: Int = 0
     total_attempts: Int = 0
     iteration: Int = 0
     job_name: str | None = None
+    submission_time: Annotated[datetime | None, Field(strict=False)] = None
     start_time: Annotated[datetime | None, Field(strict=False)] = None
+    """When the first Job existed."""
     completion_time: Annotated[datetime | None, Field(strict=False)] = None
     soul_binding: SoulBinding | None = None
     result_ref: ResultReference | None = None

@@ -17,7 +17,7 @@ _UNITS = {
     "s": Decimal(1),
     "ms": Decimal("0.001"),
 }
-_PART = r"(\d+(?:\.\d+)?)(ms|h|m|s)"
+_PART = r"([0-9]+(?:\.[0-9]+)?)(ms|h|m|s)"
 _DURATION = re.compile(f"(?:{_PART})+")
 _MAX_DURATION = timedelta(days=3650)
 
@@ -29,13 +29,19 @@ def parse_duration(text: Any) -> timedelta:
         ValueError: with the fault and the remedy as its two arguments.
     """
     if isinstance(text, timedelta):
-        return text
+        return _bounded(text)
     if not isinstance(text, str) or len(text) > 32 or not _DURATION.fullmatch(text):
         raise ValueError("must be a duration with units", 'write "90s", "12m" or "1h30m"')
     seconds = sum((Decimal(n) * _UNITS[unit] for n, unit in re.findall(_PART, text)), Decimal(0))
     if seconds > Decimal(_MAX_DURATION.total_seconds()):
         raise ValueError("must be at most ten years", "write a shorter duration")
     return timedelta(microseconds=int(seconds * 1_000_000))
+
+
+def _bounded(value: timedelta) -> timedelta:
+    if not timedelta(0) <= value <= _MAX_DURATION:
+        raise ValueError("must be from zero to ten years", "choose another duration")
+    return value
 
 
 def format_duration(value: timedelta) -> str:
@@ -82,8 +88,9 @@ _SUFFIXES = {
     "Gi": Decimal(2) ** 30,
     "Ti": Decimal(2) ** 40,
 }
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
+_QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
 _MAX_QUANTITY = Decimal(2**53 - 1)
+_FINEST = Decimal("1e-9")
 
 
 def parse_quantity(value: Any) -> Decimal:
@@ -92,16 +99,23 @@ def parse_quantity(value: Any) -> Decimal:
     Raises:
         ValueError: with the fault and the remedy as its two arguments.
     """
-    if isinstance(value, Decimal):
-        return value
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
+        value = Decimal(value)
+    if isinstance(value, Decimal):
+        return _representable(value)
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) and len(value) <= 32 else None
     if not match:
         raise ValueError("must be a quantity", 'write "500m", "2" or "1.5Gi"')
-    amount = Decimal(match[1]) * _SUFFIXES[match[2] or ""]
+    return _representable(Decimal(match[1]) * _SUFFIXES[match[2] or ""])
+
+
+def _representable(amount: Decimal) -> Decimal:
+    if not amount.is_finite() or amount < 0:
+        raise ValueError("must be a quantity of zero or more", 'write "500m", "2" or "1.5Gi"')
     if amount > _MAX_QUANTITY:
         raise ValueError("must be at most 2^53-1", "write a smaller quantity")
+    if amount != amount.quantize(_FINEST):
+        raise ValueError("must have at most nine decimal places", "write a rounder quantity")
     return amount
 
 

@@ -1,0 +1,1 @@
+"""The HTTP API of Anima: resources for people, inputs and reports for Jobs."""

@@ -1,0 +1,89 @@
+"""Admission, edits and the end of a Task, against the Ledger."""
+
+from datetime import timedelta
+
+from temporalio import activity
+
+from anima.model.binding import changed_fields
+from anima.model.errors import Refusal
+from anima.model.reasons import Reason
+from anima.model.steps import Admit, Admitted, Close, Edit
+from anima.model.task import Phase, TaskStatus
+from anima.model.wire import Step
+from anima.stores.ports import Ledger, TaskRecord
+
+
+class TaskActivities:
+    """`task.admit`, `task.edit` and `task.close`.
+
+    Args:
+        ledger: where Tasks are kept.
+        jobs_queue: the task queue of Job activities; none if Jobs are local.
+        check_interval: how often a workflow looks at a Job that says nothing.
+    """
+
+    def __init__(self, ledger: Ledger, jobs_queue: str | None, check_interval: timedelta) -> None:
+        self._ledger = ledger
+        self._jobs_queue = jobs_queue
+        self._check_interval = check_interval
+
+    @activity.defn(name=Step.ADMIT)
+    async def admit(self, request: Admit) -> Admitted:
+        """Claim the Task's name, or say how the Task that has it ended.
+
+        Raises:
+            Refusal: `TaskConflict` if the name is taken by other content.
+        """
+        record = await self._ledger.admit(
+            request.namespace, request.name, request.task_uid, request.workflow_id, request.spec
+        )
+        if record.uid != request.task_uid and not record.closed:
+            record = await self._superseded(record)
+        submitted_at = record.status.submission_time
+        if submitted_at is None:
+            submitted_at = request.now
+            await self._ledger.progress(record.status.model_copy(update={"submission_time": submitted_at}))
+        return Admitted(
+            closed=record.status if record.closed else None,
+            jobs_queue=self._jobs_queue,
+            submitted_at=submitted_at,
+            check_interval=self._check_interval,
+        )
+
+    async def _superseded(self, record: TaskRecord) -> TaskRecord:
+        # One workflow id has one open run, so the run that owns this record was
+        # terminated.  Its Job, if any, is the reaper's.
+        update = {
+            "phase": Phase.FAILED,
+            "reason": Reason.TERMINATED,
+            "message": "the workflow of this Task was terminated before it ended",
+        }
+        await self._ledger.close(record.status.model_copy(update=update))
+        return await self._ledger.task(record.uid)
+
+    @activity.defn(name=Step.EDIT)
+    async def edit(self, request: Edit) -> None:
+        """Replace the spec, unless a frozen field of a bound Task would change.
+
+        Raises:
+            Refusal: `FrozenInputDrift`, naming the fields.
+        """
+        record = await self._ledger.task(request.task_uid)
+        if await self._ledger.binding(record.uid) is not None:
+            check_edit(record, request)
+        await self._ledger.edit(record.uid, request.spec)
+
+    @activity.defn(name=Step.CLOSE)
+    async def close(self, request: Close) -> TaskStatus:
+        """Store the final status; return the one that counts."""
+        return await self._ledger.close(request.status)
+
+
+def check_edit(record: TaskRecord, request: Edit) -> None:
+    """Refuse an edit of what a binding froze."""
+    fields = changed_fields(record.spec, request.spec)
+    if fields:
+        raise Refusal(
+            Reason.FROZEN_INPUT_DRIFT,
+            f"Task {record.namespace}/{record.name} is bound to its soul, and the edit changes {', '.join(fields)}",
+        )

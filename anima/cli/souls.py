@@ -1,0 +1,111 @@
+"""`anima soul`: digests, checks, publication and previews of souls."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from anima.cli.command import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, command, label
+
+if TYPE_CHECKING:
+    from anima.model.resources import ConfigMap
+
+KEY = "SOUL.md"
+_DIGEST_IN_NAME = 12
+
+SoulFile = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, exists=True)]
+
+app = typer.Typer(help="Digest, check, publish and show souls.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+@command
+def digest(file: SoulFile, output: OutputForm = Output.TABLE) -> None:
+    """Print the digest of a file's exact bytes, as `sha256sum` would."""
+    from anima.model.digests import digest_bytes
+
+    _show(output, {"digest": digest_bytes(file.read_bytes())}, lambda body: body["digest"])
+
+
+@app.command()
+@command
+def check(file: SoulFile, output: OutputForm = Output.TABLE) -> None:
+    """Check that a file can be a soul, and print its digest and size."""
+    from anima.model.persona import MAX_SOUL_BYTES, persona_from_bytes
+
+    persona = persona_from_bytes(file.read_bytes(), str(file))
+    body = {"digest": persona.digest, "bytes": len(persona.encode()), "limit": MAX_SOUL_BYTES}
+    _show(output, body, lambda body: f"{body['digest']}  {body['bytes']} of {body['limit']} bytes  valid")
+
+
+@app.command()
+@command
+async def publish(
+    file: SoulFile,
+    name: Annotated[str, typer.Option("--name", metavar="BASE", callback=label, help="Begins the ConfigMap's name.")],
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Store a soul as an immutable ConfigMap named by its digest, and print the `soul:` block."""
+    from anima.cli.connection import open_gateway
+    from anima.cli.output import emit
+    from anima.model.persona import persona_from_bytes
+
+    persona = persona_from_bytes(file.read_bytes(), str(file))
+    config_map = _config_map(name, namespace, persona.digest, persona.reveal())
+    async with open_gateway() as gateway:
+        applied = await gateway.apply(config_map)
+    typer.echo(f"ConfigMap {namespace}/{config_map.name} {applied.change}", err=True)
+    reference = {"name": config_map.name, "key": KEY}
+    block = {"soul": {"configMapRef": reference, "digest": persona.digest}}
+    emit(block, Output.YAML if output is Output.TABLE else output)
+
+
+@app.command("show")
+@command
+async def show_soul(
+    agent: Annotated[str, typer.Argument(metavar="AGENT", callback=label)],
+    namespace: Namespace = DEFAULT_NAMESPACE,
+    text: Annotated[bool, typer.Option("--text", help="Print the whole system prompt, byte for byte.")] = False,
+    output: OutputForm = Output.TABLE,
+) -> None:
+    """Show what a Task of an Agent would be given, with its sizes against each limit."""
+    from anima.cli.connection import open_gateway
+    from anima.cli.output import emit, emit_bytes, emit_fields
+    from anima.cli.tables import prompt_fields
+
+    async with open_gateway() as gateway:
+        prompt = await gateway.prompt(namespace, agent, text=text)
+    if output is not Output.TABLE:
+        emit(prompt, output)
+    elif text:
+        emit_bytes(str(prompt["text"]).encode())
+    else:
+        emit_fields([("Agent", f"{namespace}/{agent}"), *prompt_fields(prompt)])
+
+
+def _config_map(base: str, namespace: str, digest: str, text: str) -> "ConfigMap":
+    from anima.model.manifest import parse_resource
+    from anima.model.resources import ConfigMap
+
+    name = f"{base}-{digest.removeprefix('sha256:')[:_DIGEST_IN_NAME]}"
+    parsed = parse_resource(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name, "namespace": namespace},
+            "immutable": True,
+            "data": {KEY: text},
+        }
+    )
+    assert isinstance(parsed, ConfigMap)
+    return parsed
+
+
+def _show(output: Output, body: dict[str, Any], line: Any) -> None:
+    from anima.cli.output import emit
+
+    if output is Output.TABLE:
+        typer.echo(line(body))
+    else:
+        emit(body, output)

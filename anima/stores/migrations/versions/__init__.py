@@ -1,0 +1,1 @@
+"""One module a revision; a published one is never edited."""

@@ -1,0 +1,17 @@
+"""The TLS context of all clients, built once: it costs more than a whole request."""
+
+import os
+import ssl
+from functools import lru_cache
+
+import httpx2
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return the context for the certificates that this environment names."""
+    return _context(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(maxsize=1)
+def _context(cert_file: str | None, cert_dir: str | None) -> ssl.SSLContext:  # noqa: ARG001 - they are the cache's key
+    return httpx2.create_ssl_context()

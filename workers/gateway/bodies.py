@@ -1,0 +1,80 @@
+"""Request bodies: read up to a limit, and parsed without echoing any of them."""
+
+import json
+from typing import Any, TypeVar
+
+from fastapi import HTTPException, Request, status
+from pydantic import ValidationError
+
+from anima.core_schema import parse_integer
+from anima.model.base import Model
+from anima.model.errors import Refusal
+from anima.model.problems import problems_of, summary
+from anima.model.reasons import Reason
+
+M = TypeVar("M", bound=Model)
+
+_DISCARDED_BYTES = 32 * 1024 * 1024
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Return the whole body; keep no more than `limit` bytes of it at any time.
+
+    What goes beyond is read and dropped for a while: an answer to a client that
+    is still sending would be lost as its connection breaks.
+
+    Raises:
+        HTTPException: 413 for a longer body.
+    """
+    kept, seen = bytearray(), 0
+    async for chunk in request.stream():
+        seen += len(chunk)
+        if seen <= limit:
+            kept += chunk
+        elif seen > limit + _DISCARDED_BYTES:
+            break
+    if seen > limit:
+        raise HTTPException(
+            status.HTTP_413_CONTENT_TOO_LARGE,
+            f"the body is larger than {limit} bytes, the limit of {request.method} {request.scope['route'].path}",
+        )
+    return bytes(kept)
+
+
+def parse_json(body: bytes) -> Any:
+    """Parse one JSON value, as `anima.model.manifest` wants it.
+
+    Raises:
+        Refusal: `ResourceInvalid` for what is no JSON, or repeats a field.
+    """
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_object, parse_int=parse_integer)
+    except UnicodeDecodeError as error:
+        fault = f"is not UTF-8 at byte {error.start}"
+    except json.JSONDecodeError as error:
+        fault = f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+    except RecursionError:
+        fault = "is nested too deep"
+    raise Refusal(Reason.RESOURCE_INVALID, f"the body {fault}")
+
+
+def parse_model(model: type[M], body: bytes) -> M:
+    """Parse a body of JSON that is one model.
+
+    Raises:
+        Refusal: `RequestRefused`, with every problem.
+    """
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        problems = problems_of(error, model)
+    raise Refusal(
+        Reason.REQUEST_REFUSED, f"the body is no valid {model.__name__.lower()}: {summary(problems)}", problems
+    )
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise Refusal(Reason.RESOURCE_INVALID, "the body has an object with the same field twice; keep one of them")
+    return found

@@ -1,0 +1,127 @@
+"""The gateway's process: settings, keys, stores and the server around the routes.
+
+Exit codes are those of `anima.exits`; a port in use is `UNAVAILABLE`.
+"""
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import sys
+import uuid
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import partial
+
+import uvicorn
+from sqlalchemy.ext.asyncio import AsyncEngine
+from temporalio.client import Client
+
+from activities.providers import ProviderResolver
+from activities.readiness import AgentInspector
+from activities.souls import SoulResolver
+from anima.exits import Exit, exit_of
+from anima.keys import Keys
+from anima.model.attempts import AttemptKey
+from anima.model.errors import AnimaError, Unavailable
+from anima.stores.migrations import migrate
+from anima.stores.ports import TaskRecord
+from anima.stores.processes.jobs import LocalJobs
+from anima.stores.sql import SqlCatalog, SqlLedger, open_engine
+from workers.gateway.app import create_app
+from workers.gateway.services import Services
+from workers.logs import configure_logs
+from workers.orchestrator.bell import nudge
+from workers.settings import Settings
+
+_BACKLOG = 2048
+_GRACE_SECONDS = 5
+"""For requests under way when the process is told to end."""
+
+log = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Serve until SIGTERM or SIGINT; return the exit status."""
+    configure_logs()
+    # The server raises the signal again once it has shut down.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.OK))
+    try:
+        asyncio.run(_serve(Settings.from_environment()))
+    except AnimaError as error:
+        sys.stderr.write(f"gateway: {error}\n")
+        return exit_of(error)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    return Exit.OK
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the listening socket before anything else is touched.
+
+    Raises:
+        Unavailable: the port is in use, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise Unavailable(
+                f"port {port} on {host} is in use; end what holds it, or set ANIMA_GATEWAY_PORT"
+            ) from None
+        raise Unavailable(f"cannot listen on {host}, port {port}: {error.strerror}; check ANIMA_GATEWAY_HOST") from None
+
+
+def server_of(services: Services, host: str) -> uvicorn.Server:
+    """Return the server; nothing of it logs an address with its query, a header or a body."""
+    app = create_app(services, host, new_id=_random_id, ending=lambda: server.should_exit)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    return server
+
+
+async def _serve(settings: Settings) -> None:
+    async with AsyncExitStack() as closing:
+        listener = closing.enter_context(listen(settings.gateway_host, settings.gateway_port))
+        keys = Keys.load_or_create(settings.home)
+        engine = open_engine(settings.database)
+        closing.push_async_callback(engine.dispose)
+        await migrate(engine)
+        services = _services(settings, keys, engine, await Client.connect(**settings.temporal, lazy=True))
+        log.info("listening on %s, port %d", *listener.getsockname()[:2])
+        await server_of(services, settings.gateway_host).serve(sockets=[listener])
+
+
+def _services(settings: Settings, keys: Keys, engine: AsyncEngine, temporal: Client) -> Services:
+    clock = partial(datetime.now, UTC)
+    catalog = SqlCatalog(engine, clock, _random_id)
+    providers = ProviderResolver(catalog, settings.model_url)
+
+    async def notify(record: TaskRecord, key: AttemptKey) -> None:
+        await nudge(temporal, record.namespace, record.name, key.path)
+
+    return Services(
+        catalog=catalog,
+        ledger=SqlLedger(engine, clock),
+        keys=keys,
+        inspector=AgentInspector(SoulResolver(catalog), providers, clock),
+        # Never entered: it only reads logs here, and starts no Job.
+        job_log=LocalJobs(settings.home, clock, fork=False).log,
+        notify=notify,
+    )
+
+
+def _random_id() -> str:
+    return str(uuid.uuid4())

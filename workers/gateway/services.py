@@ -1,0 +1,36 @@
+"""What the routes are given."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, cast
+
+from fastapi import Depends, Request
+
+from activities.readiness import AgentInspector
+from anima.keys import Keys
+from anima.model.attempts import AttemptKey
+from anima.stores.ports import Catalog, Ledger, TaskRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The stores behind the routes, and the one way to wake a workflow."""
+
+    catalog: Catalog
+    ledger: Ledger
+    keys: Keys
+    inspector: AgentInspector
+    job_log: Callable[[str, str, int], Awaitable[bytes]]
+    """`Jobs.log`: namespace, name of the Job, limit in bytes."""
+    notify: Callable[[TaskRecord, AttemptKey], Awaitable[None]]
+    """Wakes the Task's workflow after a report; a slow check makes up for a failure."""
+    poll_interval: timedelta = timedelta(milliseconds=500)
+    """How often an open stream of events looks for more."""
+
+
+async def _services(request: Request) -> Services:
+    return cast(Services, request.app.state.services)
+
+
+Given = Annotated[Services, Depends(_services)]

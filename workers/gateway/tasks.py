@@ -1,0 +1,153 @@
+"""Routes of Tasks, for people: status, result, logs and progress, from the Ledger.
+
+Tasks are started and steered through Temporal; these routes outlive its retention.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response, status
+from starlette.responses import JSONResponse, StreamingResponse
+
+from anima.model.api import DIGEST_HEADER, END_EVENT, EVENT_STREAM, EventPage
+from anima.model.attempts import AttemptKey, AttemptRecord
+from anima.model.base import MAX_INT
+from anima.model.digests import digest_bytes
+from anima.model.errors import NotFound
+from anima.model.names import Name
+from anima.stores.ports import TaskRecord
+from workers.gateway.security import require_user
+from workers.gateway.services import Given, Services
+
+MAX_TASKS = 500
+DEFAULT_TAIL_BYTES = 64 * 1024
+MAX_TAIL_BYTES = 4 * 1024 * 1024
+
+router = APIRouter(prefix="/v1", dependencies=[Depends(require_user)])
+After = Annotated[int, Query(ge=-1, le=MAX_INT)]
+
+
+@router.get("/tasks")
+async def list_tasks(
+    services: Given, namespace: Name | None = None, limit: Annotated[int, Query(ge=1, le=MAX_TASKS)] = 100
+) -> Response:
+    """Return the newest Tasks first."""
+    records = await services.ledger.tasks(namespace, limit)
+    return JSONResponse({"items": [record.status.to_json() for record in records]})
+
+
+@router.get("/namespaces/{namespace}/tasks")
+async def list_in_namespace(
+    services: Given, namespace: Name, limit: Annotated[int, Query(ge=1, le=MAX_TASKS)] = 100
+) -> Response:
+    """Return the newest Tasks of a namespace first."""
+    return await list_tasks(services, namespace, limit)
+
+
+async def _named(services: Given, namespace: Name, name: Name) -> TaskRecord:
+    return await services.ledger.task_named(namespace, name)
+
+
+NamedTask = Annotated[TaskRecord, Depends(_named)]
+
+
+@router.get("/namespaces/{namespace}/tasks/{name}")
+async def get_status(record: NamedTask) -> Response:
+    """Return a Task's status."""
+    return JSONResponse(record.status.to_json())
+
+
+@router.delete("/namespaces/{namespace}/tasks/{name}", status_code=status.HTTP_204_NO_CONTENT)
+async def delete(services: Given, namespace: Name, name: Name) -> None:
+    """Forget a closed Task with its attempts and its result."""
+    await services.ledger.delete_task(namespace, name)
+
+
+@router.get("/namespaces/{namespace}/tasks/{name}/result")
+async def get_result(services: Given, record: NamedTask) -> Response:
+    """Return the exact bytes of the answer."""
+    key = await _answered(services, record)
+    if key is None:
+        where = f"Task {record.namespace}/{record.name}"
+        raise NotFound(f"{where} has no result; it is {record.status.phase}")
+    answer = (await services.ledger.result(key)).encode()
+    return Response(answer, media_type="text/plain; charset=utf-8", headers={DIGEST_HEADER: digest_bytes(answer)})
+
+
+@router.get("/namespaces/{namespace}/tasks/{name}/logs")
+async def get_logs(
+    services: Given,
+    record: NamedTask,
+    iteration: Annotated[int | None, Query(ge=0, le=MAX_INT)] = None,
+    attempt: Annotated[int | None, Query(ge=1, le=MAX_INT)] = None,
+    tail: Annotated[int, Query(ge=1, le=MAX_TAIL_BYTES)] = DEFAULT_TAIL_BYTES,
+) -> Response:
+    """Return the end of a Job's output, of the latest attempt that fits."""
+    found = [
+        item
+        for item in await services.ledger.attempts(record.uid)
+        if iteration in (None, item.key.iteration) and attempt in (None, item.key.attempt)
+    ]
+    if not found:
+        raise NotFound(f"Task {record.namespace}/{record.name} has no such attempt, so there is no log")
+    output = await services.job_log(record.namespace, found[-1].job_name, tail)
+    return Response(output, media_type="application/octet-stream")
+
+
+@router.get("/namespaces/{namespace}/tasks/{name}/events")
+async def get_events(request: Request, services: Given, record: NamedTask, after: After = -1) -> Response:
+    """Return the latest attempt's progress: a page of JSON, or a stream until it is decided."""
+    if EVENT_STREAM in request.headers.get("accept", ""):
+        stream = _stream(services, record, after, request.app.state.ending)
+        return StreamingResponse(stream, media_type=EVENT_STREAM)
+    latest = await _latest(services, record)
+    if latest is None:
+        return JSONResponse(EventPage(events=[]).to_json())
+    page = EventPage(
+        iteration=latest.key.iteration,
+        attempt=latest.key.attempt,
+        decided=latest.outcome is not None,
+        events=list(await services.ledger.events(latest.key, after)),
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+async def _answered(services: Services, record: TaskRecord) -> AttemptKey | None:
+    """Find the attempt whose answer is the Task's, also before the Task is closed."""
+    reference = record.status.result_ref
+    if reference is not None:
+        return AttemptKey(task_uid=record.uid, iteration=reference.iteration, attempt=reference.attempt)
+    answered = [item for item in await services.ledger.attempts(record.uid) if item.outcome and item.outcome.result]
+    return answered[-1].key if answered else None
+
+
+async def _latest(services: Services, record: TaskRecord) -> AttemptRecord | None:
+    attempts = await services.ledger.attempts(record.uid)
+    return attempts[-1] if attempts else None
+
+
+async def _stream(services: Services, record: TaskRecord, after: int, ending: Callable[[], bool]) -> AsyncIterator[str]:
+    """Yield one attempt's events as server-sent events; a Task that ends first ends it, too.
+
+    A gateway that ends leaves the stream without its last event.
+    """
+    try:
+        current = await _latest(services, record)
+        while current is not None or not (await services.ledger.task(record.uid)).closed:
+            # Read after the outcome: what is not there once it is decided never will be.
+            events = await services.ledger.events(current.key, after) if current else []
+            for event in events:
+                after = event.sequence
+                yield f"id: {after}\ndata: {event.model_dump_json()}\n\n"
+            if not events:
+                if current is not None and current.outcome is not None:
+                    break
+                if ending():
+                    return
+                yield ": nothing new\n\n"
+                await asyncio.sleep(services.poll_interval.total_seconds())
+            current = await (services.ledger.attempt(current.key) if current else _latest(services, record))
+    except NotFound:
+        pass  # The Task was deleted meanwhile.
+    yield f"event: {END_EVENT}\ndata: {{}}\n\n"

@@ -1,0 +1,1 @@
+"""The process that hosts workflows and activities."""
