@@ -82,8 +82,9 @@ class JobActivities:
         return JobCreated()
 
     async def _start(self, record: TaskRecord, resolved: Resolved, request: CreateJob) -> None:
-        settings = await self._providers.settings(resolved.agent, record.spec)
-        secrets = await self._providers.environment(resolved.agent, record.spec)
+        provider = await self._providers.provider(resolved.agent, record.spec)
+        settings = self._providers.settings(provider, resolved.agent, record.spec)
+        secrets = await self._providers.environment(provider, record.spec)
         await self._ledger.intend(
             request.key, request.job_name, _attempt_input(record, resolved, request.key, settings)
         )

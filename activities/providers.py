@@ -55,39 +55,36 @@ class ProviderResolver:
                 Reason.PROVIDER_MISSING, f"Provider {agent.namespace}/{reference.name} (providerRef) does not exist"
             ) from None
 
-    async def settings(self, agent: Agent, spec: TaskSpec | None = None) -> ProviderSettings:
+    def settings(self, provider: Provider, agent: Agent, spec: TaskSpec | None = None) -> ProviderSettings:
         """Return address and model, without the key.
 
         Raises:
-            Refusal: `ProviderMissing` or `ProviderInvalid`.
+            Refusal: `ProviderInvalid`.
         """
-        provider = await self.provider(agent, spec)
-        kind = provider.spec.type
         model = (spec.ai.model if spec else None) or agent.spec.model.name or provider.spec.default_model
         return ProviderSettings(
-            type=kind,
+            type=provider.spec.type,
             base_url=self._address(provider),
             model=model or _default_model(provider),
             temperature=agent.spec.model.temperature,
             max_tokens=agent.spec.model.max_tokens,
         )
 
-    async def environment(self, agent: Agent, spec: TaskSpec) -> dict[str, SensitiveText]:
+    async def environment(self, provider: Provider, spec: TaskSpec) -> dict[str, SensitiveText]:
         """Return the variables that only a Job may see: the Task's own, and the key.
 
         Raises:
-            Refusal: `ProviderMissing`, `ProviderInvalid`, or `TaskInvalid` for a
-                variable whose Secret is missing.
+            Refusal: `ProviderInvalid`, or `TaskInvalid` for a variable whose Secret
+                is missing.
         """
         environment = {}
         for variable in spec.env:
             if variable.secret_key_ref is not None:
                 where = f"spec.env {variable.name}"
-                value = await self._secret(agent.namespace, variable.secret_key_ref, where, Reason.TASK_INVALID)
+                value = await self._secret(provider.namespace, variable.secret_key_ref, where, Reason.TASK_INVALID)
             else:
                 value = SensitiveText(variable.value or "")
             environment[variable.name] = value
-        provider = await self.provider(agent, spec)
         if provider.spec.secret_ref is not None:
             where = f"Provider {provider.namespace}/{provider.name}"
             key = await self._secret(provider.namespace, provider.spec.secret_ref, where, Reason.PROVIDER_INVALID)

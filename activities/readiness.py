@@ -51,7 +51,7 @@ class AgentInspector:
         try:
             await self._souls.resolve_agent(agent)
             if agent.spec.provider_ref is not None:
-                await self._providers.settings(agent)
+                self._providers.settings(await self._providers.provider(agent), agent)
             if agent.spec.runtime_ref is not None:
                 raise Refusal(Reason.RUNTIME_UNSUPPORTED, "an external runtimeRef cannot be run by this release")
         except Refusal as refusal:

@@ -146,7 +146,8 @@ class SoulActivities:
         if decided is None:
             resolved = await self._current(record, bound)
             # A Provider that is missing establishes nothing: look before binding.
-            await self._providers.settings(resolved.agent, record.spec)
+            provider = await self._providers.provider(resolved.agent, record.spec)
+            self._providers.settings(provider, resolved.agent, record.spec)
             bound = bound or await self._bind(record, resolved.revision, attempts)
             prompt_digest = resolved.revision.prompt_digest
         else:

@@ -83,7 +83,9 @@ def temporal_errors(client: Client, subject: str) -> Iterator[None]:
 def _translated(error: RPCError, address: str, subject: str) -> Exception:
     match error.status:
         case RPCStatusCode.NOT_FOUND:
-            return NotFound(f"there is no open workflow of {subject} in Temporal at {address}")
+            return NotFound(
+                f"Temporal at {address} has no open workflow of {subject}: it is unknown, has ended, or is forgotten"
+            )
         case RPCStatusCode.UNAVAILABLE:
             return unreachable(address)
         case RPCStatusCode.DEADLINE_EXCEEDED | RPCStatusCode.CANCELLED | RPCStatusCode.FAILED_PRECONDITION:

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from anima.client import AnimaClient
 from anima.gateway import Gateway
@@ -11,6 +12,7 @@ from anima.home import DEFAULT_GATEWAY, Home
 from anima.keys import load
 from anima.model.errors import NotFound, Unavailable
 from anima.stack import running_stack
+from anima.telemetry.traces import configure_traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +55,19 @@ async def open_gateway() -> AsyncIterator[Gateway]:
 
 @asynccontextmanager
 async def open_client() -> AsyncIterator[tuple[AnimaClient, Gateway]]:
-    """Open Temporal and the gateway."""
+    """Open Temporal and the gateway; a Task's trace begins here."""
     async with open_gateway() as gateway:
-        yield await connect_client(gateway), gateway
+        traces = configure_traces("anima-cli", os.environ)
+        try:
+            yield await connect_client(gateway, interceptors=traces.interceptors), gateway
+        finally:
+            traces.shutdown()
 
 
-async def connect_client(gateway: Gateway) -> AnimaClient:
-    """Connect to the stack's Temporal."""
+async def connect_client(gateway: Gateway, **options: Any) -> AnimaClient:
+    """Connect to the stack's Temporal, with more options of `Client.connect`."""
     found = find_connection(Home.from_environment(), os.environ)
-    return await AnimaClient.connect(found.temporal, found.temporal_namespace, gateway)
+    return await AnimaClient.connect(found.temporal, found.temporal_namespace, gateway, **options)
 
 
 def _token(home: Home) -> str:

@@ -15,9 +15,11 @@ def register(app: typer.Typer) -> None:
 
 @command
 async def run(
-    prompt: Annotated[str | None, typer.Argument(metavar="PROMPT|-", help="The user prompt; - reads it.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="AGENT PROMPT", help="Who answers what; - reads the prompt.")
+    ] = None,
     file: Annotated[str | None, typer.Option("--filename", "-f", help="A Task's manifest, or -.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", callback=label, help="Who answers the prompt.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", callback=label, help="The same as the argument.")] = None,
     name: Annotated[str | None, typer.Option("--name", callback=label, help="The Task's name; else made up.")] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", callback=label)] = None,
     wait: Annotated[bool, typer.Option("--wait/--detach", help="Wait for the answer, or only submit.")] = True,
@@ -30,9 +32,15 @@ async def run(
     from anima.cli.output import emit
     from anima.cli.submission import task_from_file, task_from_prompt
 
-    if (file is None) == (agent is None) or (file is None) != (prompt is not None):
-        raise typer.BadParameter("give either -f FILE, or --agent AGENT and a prompt")
-    task = task_from_file(file, namespace, name) if file else task_from_prompt(str(agent), str(prompt), namespace, name)
+    match file, agent, words or []:
+        case str(), None, []:
+            task = task_from_file(file, namespace, name)
+        case (None, str(who), [prompt]) | (None, None, [who, prompt]):
+            task = task_from_prompt(who, prompt, namespace, name)
+        case _:
+            raise typer.BadParameter(
+                'give an Agent and a prompt in quotes, as in `anima run AGENT "PROMPT"`, or -f FILE'
+            )
     async with open_client() as (client, gateway):
         handle = await client.submit(task)
         typer.echo(f"Task {task.namespace}/{task.name} submitted", err=True)

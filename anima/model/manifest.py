@@ -5,13 +5,13 @@ and the payload of a Task workflow, so this module is pure and deterministic.
 """
 
 import base64
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
-import rfc8785
 from pydantic import ValidationError
 
 from anima.model.agent import Agent
@@ -141,7 +141,8 @@ def _parse(kind: Kind, data: Mapping[str, Any], faults: list[_Fault] | None = No
     plain = list(islice(plain_problems(body), _ENOUGH))
     found += [_Fault(kind.reason, problem) for problem in plain]
     if not plain and kind.model is Task:
-        found += _size_faults(body)
+        # What is too large is refused for that alone: workflows have no time to read it.
+        _check_size(kind, body)
     if kind.model is Secret:
         body, decoding = _decode_secret(body)
         found += [_Fault(kind.reason, problem) for problem in decoding]
@@ -173,11 +174,11 @@ def _envelope_problems(kind: Kind, body: Mapping[str, Any]) -> Iterator[Problem]
         yield Problem("kind", "is not the kind that belongs here", f"write {kind.name}")
 
 
-def _size_faults(body: Mapping[str, Any]) -> Iterator[_Fault]:
-    size = len(rfc8785.dumps(dict(body)))
+def _check_size(kind: Kind, body: Mapping[str, Any]) -> None:
+    size = len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode())
     if size > MAX_SPEC_BYTES:
         problem = Problem("", f"the Task has {size} bytes as JSON, the limit is {MAX_SPEC_BYTES}", "shorten the prompt")
-        yield _Fault(Reason.TASK_INVALID, problem)
+        raise _refusal(_subject(kind, body), [_Fault(kind.reason, problem)])
 
 
 def _decode_secret(body: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:

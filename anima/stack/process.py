@@ -147,10 +147,13 @@ class Child:
         return self._process
 
     async def _look_until_ready(self, pid: int) -> None:
-        while not self._ready.is_set():
+        while True:
             if await self._part.ready(pid):
-                self._ready.set()
+                break
             await asyncio.sleep(_LOOK_EVERY)
+        if self._ready.is_set():
+            self._say(f"{self.name} is ready again")
+        self._ready.set()
 
     def _last_words(self) -> str:
         with suppress(OSError):

@@ -212,12 +212,16 @@ class Jobs(Protocol):
 
         Raises:
             Refusal: `JobIdentityConflict` if the name is another's or fenced,
-                `JobFailed` if the command cannot be started.
+                `JobFailed` if its environment cannot be set.  A command that cannot be
+                started is a Job that ends.
         """
         ...
 
     async def observe(self, namespace: str, name: str) -> JobObservation:
-        """Say how the Job is now; `Absent` if it never was or was deleted."""
+        """Say how the Job is now; `Absent` if there is none, or it was deleted before its start.
+
+        A Job that was deleted later may stay observable, as `Ended` or `Lost`.
+        """
         ...
 
     async def delete(self, spec_key: AttemptKey, namespace: str, name: str) -> None:

@@ -5,7 +5,7 @@ A process switches each on at its start, with its name and its environment:
     configure_logs("anima-gateway")                        JSON lines on standard error
     traces = configure_traces("anima-gateway", environ)    spans, if a collector is named
     metrics = configure_metrics("anima-gateway", environ)  metrics, if a collector is named
-    runtime = temporal_runtime("anima-gateway", environ)   Temporal's own metrics and log
+    runtime = temporal_runtime("anima-gateway", environ)   Temporal's own log and metrics
 
     client = await connect(interceptors=traces.interceptors, runtime=runtime)
     worker = Worker(client, interceptors=[StepMetrics(metrics, clock), FailureBoundary()], ...)

@@ -28,15 +28,14 @@ _own_extra = ExtraAdder()
 _foreign_extra = ExtraAdder(allow=["temporal_activity", "temporal_workflow"])
 
 
-def configure_logs(service: str, level: int = logging.INFO, stream: TextIO | None = None) -> None:
+def configure_logs(service: str, level: int = logging.INFO) -> None:
     """Send every log record, warning and uncaught exception to standard error, one JSON object a line.
 
     Args:
         service: the name of the process, in every line.
         level: the lowest that is written.
-        stream: in place of standard error.
     """
-    handler = logging.StreamHandler(stream)
+    handler = logging.StreamHandler()
     handler.setFormatter(
         ProcessorFormatter(
             foreign_pre_chain=[_extra],
@@ -118,14 +117,14 @@ def _catch_the_uncaught() -> None:
             log.critical("uncaught exception", exc_info=error)
 
     def warned(
-        _message: Warning | str,
+        message: Warning | str,  # noqa: ARG001 (a validation library's quotes values)
         category: type[Warning],
         filename: str,
-        number: int,
-        _file: TextIO | None = None,
-        _line: str | None = None,
+        lineno: int,
+        file: TextIO | None = None,  # noqa: ARG001
+        line: str | None = None,  # noqa: ARG001
     ) -> None:
-        log.warning("%s at %s:%d", category.__name__, filename, number)
+        log.warning("%s at %s:%d", category.__name__, filename, lineno)
 
     sys.excepthook = uncaught
     sys.unraisablehook = lambda raised: log.error("exception ignored in a finalizer", exc_info=raised.exc_value)

@@ -3,7 +3,6 @@
 Labels have few values: phases, reasons, steps; never a name or an id.
 """
 
-import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 from opentelemetry.metrics import NoOpMeterProvider
 from opentelemetry.util.re import parse_env_headers
 from temporalio.runtime import (
-    LogForwardingConfig,
     LoggingConfig,
+    LoggingFormat,
     OpenTelemetryConfig,
     Runtime,
     TelemetryConfig,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 # Seconds.  A fork takes milliseconds, a Pod takes tens of seconds.
 _START_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _DEFAULT_INTERVAL_MS = 60_000
+_CORE_LEVELS = TelemetryFilter(core_level="WARN", other_level="ERROR")
 
 DRIFT = frozenset({
     Reason.FROZEN_INPUT_DRIFT,
@@ -116,7 +116,7 @@ def configure_metrics(service: str, environ: Mapping[str, str]) -> Metrics:
 
 
 def temporal_runtime(service: str, environ: Mapping[str, str]) -> Runtime:
-    """Return the runtime for `Client.connect`: Temporal's log in ours, its metrics to the same collector.
+    """Return the runtime for `Client.connect`: it logs JSON on standard output, and sends its metrics.
 
     Args:
         service: the name of the process.
@@ -127,23 +127,13 @@ def temporal_runtime(service: str, environ: Mapping[str, str]) -> Runtime:
     """
     return Runtime(
         telemetry=TelemetryConfig(
-            logging=_core_log(),
+            # Forwarded to Python's logging, a record at the end of the process locks it up.
+            logging=LoggingConfig(_CORE_LEVELS, format=LoggingFormat.JSON),
             metrics=_core_metrics(environ),
-            global_tags={"service_name": service},
+            global_tags={"service.name": service},
             attach_service_name=False,
         )
     )
-
-
-def _core_log() -> LoggingConfig:
-    # A core record's fields hold whole failures.
-    forwarding = LogForwardingConfig(
-        logging.getLogger("temporalio.core"),
-        append_target_to_name=False,
-        prepend_target_on_message=False,
-        append_log_fields_to_message=False,
-    )
-    return LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding)
 
 
 def _core_metrics(environ: Mapping[str, str]) -> OpenTelemetryConfig | None:

@@ -6,22 +6,16 @@ message may quote a soul, so the exporter drops what it does not know to be harm
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import Link, Status
 from opentelemetry.util.types import Attributes, AttributeValue
-from temporalio.contrib.opentelemetry import TracingInterceptor
-from temporalio.exceptions import ApplicationError
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 import anima
-from anima.model.attempts import AttemptKey
-from anima.telemetry.traces import mark_failed
+from anima.telemetry.traces import PREFIX
 
 _ALLOWED = frozenset({
     "error.type",
@@ -35,8 +29,6 @@ _ALLOWED = frozenset({
     "temporalUpdateID",
     "temporalWorkflowID",
 })  # fmt: skip
-_ALLOWED_PREFIX = "anima."
-_FROM_REQUESTS = ("job_name", "prompt_digest", "task_uid")
 
 
 def open_provider(service: str, collector: str, timeout: float | None) -> TracerProvider:
@@ -74,33 +66,6 @@ class SafeExporter(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-class TemporalTracing(TracingInterceptor):
-    """Temporal's spans, and on an activity's which attempt it is about and why it failed."""
-
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002
-        return super().intercept_activity(_Activity(next))
-
-
-class _Activity(ActivityInboundInterceptor):
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
-        span = trace.get_current_span()
-        for request in input.args:
-            span.set_attributes(_identity(request))
-        try:
-            return await super().execute_activity(input)
-        except Exception as error:
-            mark_failed(span, error, error.type if isinstance(error, ApplicationError) else None)
-            raise
-
-
-def _identity(request: object) -> dict[str, AttributeValue]:
-    found = {name: getattr(request, name, None) for name in _FROM_REQUESTS}
-    key = getattr(request, "key", None)
-    if isinstance(key, AttemptKey):
-        found |= {"attempt": key.path}
-    return {_ALLOWED_PREFIX + name: value for name, value in found.items() if isinstance(value, str)}
-
-
 def _safe(span: ReadableSpan) -> ReadableSpan:
     return ReadableSpan(
         name=span.name,
@@ -119,8 +84,4 @@ def _safe(span: ReadableSpan) -> ReadableSpan:
 
 
 def _allowed(attributes: Attributes | Mapping[str, AttributeValue]) -> dict[str, AttributeValue]:
-    return {
-        name: value
-        for name, value in (attributes or {}).items()
-        if name in _ALLOWED or name.startswith(_ALLOWED_PREFIX)
-    }
+    return {name: value for name, value in (attributes or {}).items() if name in _ALLOWED or name.startswith(PREFIX)}

@@ -15,11 +15,12 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 import anima
 from anima.model.errors import Refusal
 from anima.telemetry import otlp
+from anima.telemetry.redaction import fields
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-    from anima.telemetry.spans import TemporalTracing
+    from anima.telemetry.interceptors import TemporalTracing
 
 JOB_COLLECTOR = "ANIMA_OTLP_TRACES_ENDPOINT"
 """Where a Job's worker sends its spans.
@@ -27,8 +28,9 @@ JOB_COLLECTOR = "ANIMA_OTLP_TRACES_ENDPOINT"
 A Job has no ``OTEL_`` variable: a program that an Agent runs would take it for its
 own, and send prompts there.
 """
+PREFIX = "anima."
+"""Of every attribute that Anima sets itself."""
 _CARRIER = ("TRACEPARENT", "TRACESTATE")
-_PREFIX = "anima."
 _propagator = TraceContextTextMapPropagator()
 
 
@@ -37,20 +39,22 @@ class Traces:
 
     Args:
         provider: makes spans and sends them; none if traces are off.
-        interceptors: for `Client.connect`; its workers use them too.
         collector: the address to which Jobs send their spans.
     """
 
-    def __init__(
-        self,
-        provider: "TracerProvider | None" = None,
-        interceptors: "Sequence[TemporalTracing]" = (),
-        collector: str = "",
-    ) -> None:
+    def __init__(self, provider: "TracerProvider | None" = None, collector: str = "") -> None:
         self.provider = provider
-        self.interceptors = interceptors
         self._collector = collector
         self._tracer = (provider or trace.NoOpTracerProvider()).get_tracer("anima", anima.__version__)
+
+    @property
+    def interceptors(self) -> "Sequence[TemporalTracing]":
+        """For `Client.connect`; the workers of that client use them too."""
+        if self.provider is None:
+            return []
+        from anima.telemetry.interceptors import TemporalTracing
+
+        return [TemporalTracing(self.provider.get_tracer("temporalio"))]
 
     @contextmanager
     def span(self, name: str, **attributes: str | int) -> Iterator[None]:
@@ -60,7 +64,7 @@ class Traces:
             name: of few values; no ids.
             attributes: ids, digests, numbers and reasons; each gets the prefix ``anima.``.
         """
-        named = {_PREFIX + key: value for key, value in attributes.items()}
+        named = {PREFIX + key: value for key, value in fields(attributes).items()}
         with self._tracer.start_as_current_span(
             name, kind=SpanKind.INTERNAL, attributes=named, record_exception=False, set_status_on_exception=False
         ) as span:
@@ -113,10 +117,9 @@ def configure_traces(service: str, environ: Mapping[str, str]) -> Traces:
     if not collector:
         return Traces()
     # The SDK takes half a second to import.
-    from anima.telemetry.spans import TemporalTracing, open_provider
+    from anima.telemetry.spans import open_provider
 
-    provider = open_provider(service, collector, otlp.timeout(environ, "traces"))
-    return Traces(provider, [TemporalTracing(provider.get_tracer("temporalio"))], collector)
+    return Traces(open_provider(service, collector, otlp.timeout(environ, "traces")), collector)
 
 
 def mark_failed(span: Span, error: BaseException, reason: str | None = None) -> None:
@@ -130,5 +133,5 @@ def mark_failed(span: Span, error: BaseException, reason: str | None = None) -> 
     found: Any = error.reason if isinstance(error, Refusal) else reason
     span.set_attribute("error.type", type(error).__qualname__)
     if found:
-        span.set_attribute(_PREFIX + "reason", str(found))
+        span.set_attribute(PREFIX + "reason", str(found))
     span.set_status(StatusCode.ERROR)

@@ -27,7 +27,7 @@ def apply_agent(anima: Anima, name: str, **spec: Any) -> None:
 
 def test_run_prints_the_answer_alone_on_standard_output(anima: Anima, name: str):
     anima.record(name, "go", ANSWER)
-    result = anima("run", "--agent", "heron", "--name", name, "go")
+    result = anima("run", "heron", "go", "--name", name)
     assert result.exit_code == 0, result.output
     assert result.stdout_bytes == ANSWER.encode()
     assert f"Task default/{name} submitted" in result.stderr
@@ -72,12 +72,13 @@ def test_run_takes_the_one_task_of_a_file(anima: Anima, name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["go"], ["--agent", "heron"], ["-f", "x", "--agent", "heron", "go"], ["-f", "x", "go"]]
+    "arguments",
+    [[], ["go"], ["--agent", "heron"], ["heron", "please", "go"], ["-f", "x", "--agent", "heron"], ["-f", "x", "go"]],
 )
 def test_run_wants_either_a_file_or_an_agent_and_a_prompt(anima: Anima, arguments: list[str]):
     result = anima("run", *arguments)
     assert result.exit_code == Exit.INVALID
-    assert "either -f FILE, or --agent AGENT and a prompt" in result.stderr
+    assert "give an Agent and a prompt in quotes" in result.stderr
 
 
 def test_a_blank_prompt_is_refused(anima: Anima):

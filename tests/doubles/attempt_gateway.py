@@ -30,6 +30,8 @@ class AttemptGatewayDouble(LoopbackServer):
         self.events: list[ProgressEvent] = []
         self.reports: list[Report] = []
         self.calls: list[str] = []
+        self.traces: set[str | None] = set()
+        """The `traceparent` headers of all calls."""
         self.faults: dict[str, deque[int]] = {"input": deque(), "events": deque(), "report": deque()}
         self.over = threading.Event()
         """When set, every route answers 410."""
@@ -105,6 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self, body: bytes) -> None:
         route = self.path.rpartition("/")[2]
         self.owner.calls.append(route)
+        self.owner.traces.add(self.headers.get("traceparent"))
         if self.owner.over.is_set():
             return self._answer(410, b"{}")
         if self.headers.get("Authorization") != f"Bearer {TOKEN}" or not self.path.startswith(

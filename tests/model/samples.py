@@ -18,8 +18,19 @@ from anima.model.digests import digest_bytes
 from anima.model.jobs import JobObservation, JobSpec
 from anima.model.provider import Provider
 from anima.model.resources import ConfigMap, Resource, Secret
-from anima.model.steps import Admit, Admitted, AttemptPlan, Bind, Close, CreateJob, DeleteJob, Edit, JobCreated, Settle
-from anima.model.steps import Settled
+from anima.model.steps import (
+    Admit,
+    Admitted,
+    AttemptPlan,
+    Bind,
+    Close,
+    CreateJob,
+    DeleteJob,
+    Edit,
+    JobCreated,
+    Settle,
+    Settled,
+)
 from anima.model.task import Task
 
 MODULES = [f"anima.model.{module.name}" for module in pkgutil.iter_modules(anima.model.__path__)]

@@ -4,11 +4,12 @@ import hashlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from anima.model import binding
 from anima.model.binding import (
@@ -103,7 +104,7 @@ def test_a_changed_frozen_field_is_named(field: str):
 
 
 def test_suspend_counts_for_the_content_and_not_for_the_inputs():
-    assert CONTROL_FIELDS == {"suspend"}
+    assert frozenset({"suspend"}) == CONTROL_FIELDS
     assert inputs_digest(spec(suspend=True)) == inputs_digest(spec())
     assert spec_digest(spec(suspend=True)) != spec_digest(spec())
     assert changed_fields(spec(), spec(suspend=True)) == []
@@ -154,7 +155,7 @@ def test_every_projection_has_a_golden_file():
 class LaterSpec(TaskSpec):
     """A Task spec as a later release may have it."""
 
-    tools: list[str] = []
+    tools: Annotated[list[str], Field(default_factory=list)]
     workspace: str | None = None
 
 

@@ -133,7 +133,11 @@ def test_all_faults_are_told_at_once_with_their_paths():
         (Reference, [], ("", "must be a map of fields", "")),
         (Box, {"one": "x"}, ("one", "must be a map of fields", "")),
         (Box, {"plain": "x"}, ("plain", "must be a map of fields", "")),
-        (ProviderSpec, {"type": "x"}, ("type", "must be one of 'anthropic', 'openai', 'openai-compatible', 'local' or 'rehearsal'", "")),
+        (
+            TaskSpec,
+            {"type": "x", "agentRef": {"name": "a"}, "prompt": "x"},
+            ("type", "must be one of 'ai' or 'agent'", ""),
+        ),
         (AgentSpec, {"soul": {"inline": 5}}, ("soul.inline", "must be text in valid Unicode", "")),
         (
             TaskSpec,
@@ -146,7 +150,7 @@ def test_all_faults_are_told_at_once_with_their_paths():
             ("timeout", "must be a duration with units", 'write "90s", "12m" or "1h30m"'),
         ),
     ],
-)  # fmt: skip
+)
 def test_each_fault_says_what_and_the_remedy_in_our_words(model: type[Model], data: Any, problem: tuple[str, str, str]):
     assert problems_of(error_of(model, data), model) == [Problem(*problem)]
 
@@ -176,6 +180,7 @@ def test_no_fault_ever_quotes_what_was_given(model: type[Model], data: dict[str,
         error = error_of(model, variant | {"zebra": MARKER, "kind": MARKER})
         problems = problems_of(error, model)
         refusal = Refusal(Reason.TASK_INVALID, summary(problems), problems)
+        assert str(refusal) == "; ".join(map(str, problems))
         said = [*map(str, problems), *map(repr, problems), *map(str, (error, refusal)), *map(repr, (error, refusal))]
         said += traceback.format_exception(error)
         assert not [text for text in said if "Vesper" in text]

@@ -1,9 +1,10 @@
 """Durations and quantities: one value, one normal form, and what is refused."""
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import assume, example, given
@@ -25,6 +26,16 @@ LARGEST = Decimal(2**53 - 1)
 durations: TypeAdapter[timedelta] = TypeAdapter(Duration)
 positive_durations: TypeAdapter[timedelta] = TypeAdapter(PositiveDuration)
 quantities: TypeAdapter[Decimal] = TypeAdapter(Quantity)
+Value = TypeVar("Value")
+
+
+def parsed_unless(parse: Callable[[str], Value], text: str, *faults: str) -> Value | None:
+    try:
+        return parse(text)
+    except ValueError as error:
+        if error.args[0] not in faults:
+            raise
+    return None
 
 
 @pytest.mark.parametrize(
@@ -63,12 +74,8 @@ def test_every_duration_survives_its_normal_form(value: timedelta):
 @given(st.from_regex(re.compile(durations.json_schema()["pattern"], re.ASCII), fullmatch=True))
 def test_what_the_schema_allows_is_a_duration_unless_it_is_too_long(text: str):
     assume(len(text) <= 32)
-    try:
-        value = parse_duration(text)
-    except ValueError as error:
-        assert "ten years" in error.args[0]
-    else:
-        assert parse_duration(format_duration(value)) == value
+    value = parsed_unless(parse_duration, text, "must be at most ten years")
+    assert value is None or parse_duration(format_duration(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -99,8 +106,8 @@ def test_what_the_schema_allows_is_a_duration_unless_it_is_too_long(text: str):
         "P1D",
         "inf",
         "nans",
-        "１２m",
-        "١٢m",
+        "\uff11\uff12m",
+        "\u0661\u0662m",
         "1µs",
         "9" * 31 + "h",
         "9" * 5000 + "h",
@@ -169,12 +176,9 @@ def test_every_quantity_survives_its_normal_form(value: Decimal):
 @example("0.1234567890123456789012345678m")
 def test_what_the_schema_allows_is_a_quantity_unless_it_is_too_long(text: str):
     assume(len(text) <= 32)
-    try:
-        value = parse_quantity(text)
-    except ValueError as error:
-        assert "2^53-1" in error.args[0] or "nine decimal places" in error.args[0]
-    else:
-        assert parse_quantity(format_quantity(value)) == value
+    faults = ("must be at most 2^53-1", "must have at most nine decimal places")
+    value = parsed_unless(parse_quantity, text, *faults)
+    assert value is None or parse_quantity(format_quantity(value)) == value
 
 
 @pytest.mark.parametrize(
@@ -204,7 +208,7 @@ def test_what_the_schema_allows_is_a_quantity_unless_it_is_too_long(text: str):
         "0x10",
         "inf",
         "NaN",
-        "１２",
+        "\uff11\uff12",
         "9007199254740992",
         "8192Ti",
         2**53,

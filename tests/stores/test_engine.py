@@ -80,6 +80,12 @@ async def test_each_connection_is_durable_and_checks_references(engine: AsyncEng
     assert {name: await run(engine, f"PRAGMA {name}") for name in wanted} == wanted
 
 
+def test_a_new_database_is_in_wal_mode_before_anyone_connects(tmp_path: Path) -> None:
+    open_engine(sqlite_url(tmp_path / "anima.db"))
+    # The file format's read and write versions: 2 is WAL.
+    assert (tmp_path / "anima.db").read_bytes()[18:20] == b"\2\2"
+
+
 async def test_a_database_that_cannot_be_created_is_unavailable(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="No such file or directory"):
         open_engine(sqlite_url(tmp_path / "missing" / "anima.db"))

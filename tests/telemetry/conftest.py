@@ -10,8 +10,6 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.doubles.collector import Collector
 
-MARKER = "PERSONA-MARKER"
-
 
 @pytest.fixture
 def collector() -> Iterator[Collector]:

@@ -3,29 +3,27 @@
 import asyncio
 import subprocess
 import sys
-from datetime import timedelta
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from httpx2 import ASGITransport, AsyncClient
 from temporalio import activity
 from temporalio.client import Client, WorkflowFailureError
-from temporalio.common import RetryPolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
 from anima.model.attempts import AttemptKey
 from anima.model.errors import Refusal
 from anima.model.reasons import Reason
-from anima.model.steps import CreateJob
+from anima.model.steps import Bind, CreateJob, JobCreated
 from anima.telemetry.traces import JOB_COLLECTOR, Traces, configure_traces
 from tests.doubles.collector import Collector, attributes
 from tests.doubles.traced_workflow import Traced
 
 MARKER = "PERSONA-MARKER"
-DIGEST = "sha256:" + "a" * 64
 KEY = AttemptKey(task_uid="uid-1", attempt=2)
+CREATE = CreateJob(key=KEY, job_name="review-a2", prompt_digest="sha256:" + "a" * 64)
 
 JOB = """
 import os
@@ -38,62 +36,56 @@ traces.shutdown()
 
 SILENT = """
 import os, sys
+from anima.model.task import Phase
 from anima.telemetry.logs import configure_logs
 from anima.telemetry.metrics import configure_metrics, temporal_runtime
 from anima.telemetry.steps import StepMetrics
 from anima.telemetry.traces import configure_traces
-from anima.model.task import Phase
 configure_logs("anima-test")
 traces, metrics = configure_traces("anima-test", os.environ), configure_metrics("anima-test", os.environ)
 temporal_runtime("anima-test", os.environ)
 with traces.attached({"TRACEPARENT": "00-" + "1" * 32 + "-" + "2" * 16 + "-01"}), traces.span("attempt"):
-    assert (traces.interceptors, traces.headers(), traces.job_environment()) == ((), {}, {})
+    print(list(traces.interceptors), traces.headers(), traces.job_environment())
 metrics.task_closed(Phase.SUCCEEDED, None)
-traces.shutdown(); metrics.shutdown()
-loaded = [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))]
-assert not loaded, loaded
+traces.shutdown()
+metrics.shutdown()
+print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
 """
 
 
 class Activities:
-    """An activity that starts a child process, and one that fails with a persona on its lips."""
+    """One that starts a child process, as a Job, and one that fails with a persona on its lips."""
 
     def __init__(self, traces: Traces) -> None:
-        self.traces = traces
-        self.heard: list[str] = []
+        self._traces = traces
+        self.heard = ""
 
     @activity.defn(name="job.create")
-    async def create(self, request: CreateJob | None = None) -> str:
+    async def create(self, request: CreateJob) -> JobCreated:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", JOB, env=self.traces.job_environment(), stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", JOB, env=self._traces.job_environment(), stdout=asyncio.subprocess.PIPE
         )
         output, _ = await process.communicate()
-        assert process.returncode == 0
-        self.heard.append(output.decode().strip())
-        return "created"
+        self.heard = output.decode().strip()
+        return JobCreated()
 
     @activity.defn(name="soul.bind")
-    async def bind(self) -> str:
+    async def bind(self, request: Bind) -> None:
         try:
             raise ValueError(MARKER)
         except ValueError as error:
             raise ApplicationError(MARKER, type=Reason.SOUL_DRIFT, non_retryable=True) from error
 
 
-async def run(address: str, collector: Collector, step: str) -> Activities:
-    """Run a workflow with one step, all of it traced."""
+async def run(address: str, collector: Collector, step: str, request: Bind | CreateJob) -> Activities:
+    """Run a workflow of one step, all of it traced."""
     traces = configure_traces("anima-orchestrator", collector.environ)
-    client = await Client.connect(address, interceptors=traces.interceptors)
+    client = await Client.connect(address, data_converter=pydantic_data_converter, interceptors=traces.interceptors)
     activities = Activities(traces)
-    worker = Worker(
-        client,
-        task_queue=f"traced-{step}",
-        workflows=[Traced],
-        activities=[activities.create, activities.bind],
-    )
-    async with worker:
+    async with Worker(client, task_queue=step, workflows=[Traced], activities=[activities.create, activities.bind]):
+        handle = await client.start_workflow("Traced", args=[step, request.to_json()], id=step, task_queue=step)
         try:
-            await client.execute_workflow(Traced.run, step, id=f"traced-{step}", task_queue=f"traced-{step}")
+            await handle.result()
         except WorkflowFailureError:
             assert step == "soul.bind"
     traces.shutdown()
@@ -103,48 +95,136 @@ async def run(address: str, collector: Collector, step: str) -> Activities:
 async def test_one_trace_goes_from_the_client_through_workflow_and_activity_into_the_job(
     temporal_address: str, collector: Collector
 ) -> None:
-    activities = await run(temporal_address, collector, "job.create")
+    activities = await run(temporal_address, collector, "job.create", CREATE)
     spans = collector.spans
-    chain = [
-        "StartWorkflow:Traced",
-        "RunWorkflow:Traced",
-        "StartActivity:job.create",
-        "RunActivity:job.create",
-        "attempt",
-    ]
-    for parent, child in zip(chain, chain[1:], strict=False):
-        assert spans[child].parent_span_id == spans[parent].span_id
-    assert len({spans[name].trace_id for name in chain}) == 1
-    assert collector.services["attempt"] == "anima-job"
-    assert attributes(spans["attempt"]) == {"anima.attempt": "uid-1/0/2"}
-    assert activities.heard == [f"00-{spans['attempt'].trace_id.hex()}-{spans['attempt'].span_id.hex()}-01"]
+    parents = {
+        "RunWorkflow:Traced": "StartWorkflow:Traced",
+        "StartActivity:job.create": "StartWorkflow:Traced",
+        "RunActivity:job.create": "StartActivity:job.create",
+        "attempt": "RunActivity:job.create",
+    }
+    assert spans["StartWorkflow:Traced"].parent_span_id == b""
+    assert {name: spans[name].parent_span_id for name in parents} == {
+        name: spans[parent].span_id for name, parent in parents.items()
+    }
+    assert len({spans[name].trace_id for name in parents}) == 1
+    assert {collector.services[name] for name in parents} == {"anima-orchestrator", "anima-job"}
+    attempt = spans["attempt"]
+    assert activities.heard.startswith(f"00-{attempt.trace_id.hex()}-{attempt.span_id.hex()}-")
+
+
+async def test_a_span_says_which_attempt_job_and_prompt_an_activity_is_about(
+    temporal_address: str, collector: Collector
+) -> None:
+    await run(temporal_address, collector, "job.create", CREATE)
+    said = attributes(collector.spans["RunActivity:job.create"])
+    assert {name: value for name, value in said.items() if name.startswith("anima.")} == {
+        "anima.attempt": "uid-1/0/2",
+        "anima.job_name": "review-a2",
+        "anima.prompt_digest": CREATE.prompt_digest,
+    }
+    assert said["temporalWorkflowID"] == "job.create"
+    assert attributes(collector.spans["attempt"]) == {"anima.attempt": "uid-1/0/2"}
 
 
 async def test_a_failed_activity_shows_its_reason_and_no_word_of_any_exception(
     temporal_address: str, collector: Collector
 ) -> None:
-    await run(temporal_address, collector, "soul.bind")
+    await run(temporal_address, collector, "soul.bind", Bind(key=KEY))
     span = collector.spans["RunActivity:soul.bind"]
     assert attributes(span)["anima.reason"] == Reason.SOUL_DRIFT
     assert span.status.code == span.status.STATUS_CODE_ERROR
-    assert [attributes(event) for event in span.events] == [{"exception.type": "temporalio.exceptions.ApplicationError"}]
+    assert [attributes(event) for event in span.events] == [
+        {"exception.type": "temporalio.exceptions.ApplicationError"}
+    ]
     assert collector.spans["CompleteWorkflow:Traced"].events
     assert MARKER.encode() not in b"".join(collector.bodies)
 
 
-async def test_an_activity_span_names_attempt_job_and_prompt_digest(
-    temporal_address: str, collector: Collector
-) -> None:
-    traces = configure_traces("anima-orchestrator", collector.environ)
-    client = await Client.connect(temporal_address, interceptors=traces.interceptors)
-
-    @activity.defn(name="job.create")
-    async def create(request: CreateJob) -> str:
-        return request.job_name
-
-    request = CreateJob(key=KEY, job_name="review-a2", prompt_digest=DIGEST)
-    async with Worker(client, task_queue="named", activities=[create], workflows=[Named]):
-        await client.execute_workflow(Named.run, request, id="named", task_queue="named")
+def test_a_failed_block_shows_the_type_of_its_error_only(collector: Collector) -> None:
+    traces = configure_traces("anima-test", collector.environ)
+    with pytest.raises(ValueError, match=MARKER), traces.span("foreign"):
+        raise ValueError(MARKER)
+    with pytest.raises(Refusal), traces.span("refused"):
+        raise Refusal(Reason.ANSWER_BLANK, MARKER)
     traces.shutdown()
-    named = {name: value for name, value in attributes(collector.spans["RunActivity:job.create"]).items() if "anima" in name}
-    assert named == {"anima.attempt": "uid-1/0/2", "anima.job_name": "review-a2", "anima.prompt_digest": DIGEST}
+    assert attributes(collector.spans["foreign"]) == {"error.type": "ValueError"}
+    assert attributes(collector.spans["refused"]) == {"error.type": "Refusal", "anima.reason": "AnswerBlank"}
+    assert MARKER.encode() not in b"".join(collector.bodies)
+
+
+def test_a_job_gets_the_trace_and_the_collector_but_no_variable_that_other_programs_obey(
+    collector: Collector,
+) -> None:
+    environ = collector.environ | {"OTEL_EXPORTER_OTLP_HEADERS": "authorization=secret"}
+    traces = configure_traces("anima-test", environ)
+    assert traces.job_environment() == {}
+    with traces.span("activity"):
+        given = traces.job_environment()
+    traces.shutdown()
+    assert given.keys() == {"TRACEPARENT", JOB_COLLECTOR}
+    assert given[JOB_COLLECTOR] == f"{collector.address}/v1/traces"
+
+
+async def test_a_web_framework_continues_the_trace_and_keeps_addresses_to_itself(collector: Collector) -> None:
+    traces = configure_traces("anima-gateway", collector.environ)
+    app = FastAPI(
+        telemetry={
+            "tracer_provider": traces.provider,
+            "logs": False,
+            "metrics": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        }
+    )
+
+    @app.get("/v1/things/{name}")
+    async def thing(name: str) -> str:
+        raise ValueError(name)
+
+    async with AsyncClient(transport=ASGITransport(app, raise_app_exceptions=False), base_url="http://gateway") as http:
+        with traces.span("caller"):
+            await http.get(f"/v1/things/{MARKER}?q={MARKER}", headers=traces.headers() | {"User-Agent": MARKER})
+    traces.shutdown()
+    span = collector.spans["GET /v1/things/{name}"]
+    assert span.parent_span_id == collector.spans["caller"].span_id
+    assert attributes(span) == {
+        "http.request.method": "GET",
+        "http.response.status_code": 500,
+        "http.route": "/v1/things/{name}",
+        "error.type": "ValueError",
+    }
+    assert MARKER.encode() not in b"".join(collector.bodies)
+
+
+def test_without_a_collector_nothing_is_imported_made_or_sent() -> None:
+    done = subprocess.run([sys.executable, "-c", SILENT], env={}, capture_output=True, check=False)
+    assert (done.stdout.decode().splitlines(), done.stderr, done.returncode) == (["[] {} {}", "[]"], b"", 0)
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": ""},
+        {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:9"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_SDK_DISABLED": "true"},
+        {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9", "OTEL_TRACES_EXPORTER": "none"},
+    ],
+)
+def test_traces_are_off_when_opentelemetrys_variables_say_so(environ: dict[str, str]) -> None:
+    assert configure_traces("anima-test", environ).provider is None
+
+
+@pytest.mark.parametrize(
+    ("environ", "named"),
+    [
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "user:password@collector"}, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "collector:4318"}, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "grpc"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused_and_named(environ: dict[str, str], named: str) -> None:
+    with pytest.raises(Refusal, match=named) as refused:
+        configure_traces("anima-test", environ)
+    assert refused.value.reason is Reason.SETTING_INVALID
+    assert "password" not in refused.value.message

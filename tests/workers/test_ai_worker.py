@@ -17,12 +17,14 @@ import pytest
 from anima.model.attempts import MAX_RESULT_BYTES, Report
 from anima.model.reasons import Reason
 from anima.model.wire import JobVariable
+from anima.telemetry.traces import JOB_COLLECTOR
 from tests.doubles import model_server as double
 from tests.doubles.attempt_gateway import KEY, PROVIDER_KEY, TOKEN, AttemptGatewayDouble
+from tests.doubles.collector import Collector
 from tests.doubles.model_server import ANSWER, ModelServer
 from workers.ai import responses
+from workers.ai.attempt import ExitCode, Patience, run_attempt
 from workers.ai.environment import take_environment
-from workers.ai.job import ExitCode, Patience, run_attempt
 from workers.ai.log import job_log
 from workers.ai.retries import Retries, RetryLimits
 
@@ -446,7 +448,7 @@ async def test_no_log_line_quotes_prompt_persona_token_or_key(world: World) -> N
 
 
 def test_the_environment_is_taken_out_of_reach_of_children(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in world.job("$HOME $$ %PATH%").items():
+    for name, value in (world.job("$HOME $$ %PATH%") | {"ANIMA_OF_A_LATER_RELEASE": "x"}).items():
         monkeypatch.setenv(name, value)
     taken = take_environment(os.environ)
     assert taken.system_prompt.reveal() == "$HOME $$ %PATH%"
@@ -482,6 +484,25 @@ def test_as_a_process_it_answers_and_its_log_keeps_secrets(world: World) -> None
     assert [json.loads(line)["attempt"] for line in log.splitlines()] == [KEY.path] * 2
     for secret in ("Quillon", "zephyr", TOKEN, PROVIDER_KEY):
         assert secret not in log
+
+
+def test_with_a_collector_the_attempt_is_a_span_of_the_task_s_trace(world: World) -> None:
+    world.models.script(double.error(401))
+    with Collector() as collector:
+        trace = {
+            JOB_COLLECTOR: f"{collector.address}/v1/traces",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": "nonsense",
+            "TRACEPARENT": f"00-{'a' * 32}-{'b' * 16}-01",
+        }
+        process = worker(world.job() | trace)
+        process.communicate(timeout=60)
+    span = collector.spans["attempt"]
+    assert (span.trace_id.hex(), span.parent_span_id.hex()) == ("a" * 32, "b" * 16)
+    assert world.gateway.traces == {f"00-{'a' * 32}-{span.span_id.hex()}-01"}
+    values = {item.key: item.value.string_value for item in span.attributes}
+    assert (values["anima.attempt"], values["anima.reason"]) == (KEY.path, Reason.PROVIDER_FAILED)
+    for secret in ("Quillon", "zephyr", TOKEN, PROVIDER_KEY):
+        assert secret.encode() not in b"".join(collector.bodies)
 
 
 def test_as_a_process_it_refuses_another_prompt(world: World) -> None:

@@ -1,157 +1,27 @@
-"""A worker on a time-skipping server, over real stores and scripted Jobs."""
+"""A world on a time-skipping server, for each test a new one."""
 
-import itertools
-import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncEngine
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
-from activities.assembly import Parts, build_activities
-from activities.boundary import FailureBoundary
-from anima.model.manifest import parse_resource
-from anima.model.task import TaskStatus
-from anima.model.wire import INT_ATTRIBUTES, TASK_QUEUE, TASK_WORKFLOW, SearchAttribute
-from anima.stores.migrations import migrate
-from anima.stores.sql import SqlCatalog, SqlLedger, open_engine, sqlite_url
-from tests.doubles.jobs import ScriptedJobs
-from workflows.inputs import OneInput
-from workflows.task import TaskWorkflow
-
-PERSONA = "# Reviewer\nYou are PERSONA-MARKER, direct and kind.\n"
-CHECK_INTERVAL = timedelta(seconds=5)
-
-
-@dataclass
-class World:
-    """All that a Task of a test lives in."""
-
-    client: Client
-    environment: WorkflowEnvironment
-    engine: AsyncEngine
-    catalog: SqlCatalog
-    ledger: SqlLedger
-    jobs: ScriptedJobs
-
-    async def apply(self, manifest: dict[str, Any]) -> None:
-        await self.catalog.apply(parse_resource(manifest))
-
-    async def agent(self, name: str = "reviewer", **spec: Any) -> None:
-        """Apply an Agent that rehearses, with the persona unless told otherwise."""
-        spec = {"providerRef": {"name": "rehearsal"}, "soul": {"inline": PERSONA}} | spec
-        spec = {key: value for key, value in spec.items() if value is not None}
-        await self.apply(manifest("Agent", name, spec))
-
-    async def start(self, name: str = "task-1", **spec: Any) -> WorkflowHandle[Any, TaskStatus]:
-        """Start a Task as any SDK would: with JSON."""
-        return await self.client.start_workflow(
-            TASK_WORKFLOW,
-            {"spec": task_spec(**spec)},
-            id=f"task/default/{name}",
-            task_queue=TASK_QUEUE,
-            result_type=TaskStatus,
-        )
-
-    async def run(self, name: str = "task-1", **spec: Any) -> TaskStatus:
-        """Run a Task to its end, whatever that is."""
-        return await ended(await self.start(name, **spec))
-
-
-def manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": "anima.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def task_spec(**spec: Any) -> dict[str, Any]:
-    return {"type": "ai", "agentRef": {"name": "reviewer"}, "prompt": "Say hello."} | spec
-
-
-async def ended(handle: WorkflowHandle[Any, TaskStatus]) -> TaskStatus:
-    """Return the final status, also of a Task that failed."""
-    try:
-        return await handle.result()
-    except WorkflowFailureError as failure:
-        cause = failure.cause
-    assert isinstance(cause, ApplicationError)
-    status = TaskStatus.model_validate(cause.details[0])
-    assert cause.type == status.reason
-    return status
+from tests.workflows.world import World, open_world, skipping_server
 
 
 @pytest.fixture(scope="session")
 async def skipping() -> AsyncIterator[WorkflowEnvironment]:
-    program = Path(sys.executable).with_name("temporal-test-server")
-    environment = await WorkflowEnvironment.start_time_skipping(
-        data_converter=pydantic_data_converter, test_server_existing_path=str(program)
-    )
-    async with environment:
-        attributes = {
-            str(name): IndexedValueType.INDEXED_VALUE_TYPE_INT
-            if name in INT_ATTRIBUTES
-            else IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
-            for name in SearchAttribute
-        }
-        await environment.client.operator_service.add_search_attributes(
-            AddSearchAttributesRequest(namespace=environment.client.namespace, search_attributes=attributes)
-        )
+    async with skipping_server() as environment:
         yield environment
 
 
 @pytest.fixture(params=[1000, 0], ids=["cached", "replayed"])
 def cache(request: pytest.FixtureRequest) -> int:
-    """Workflows a worker keeps; with none, every step replays the history."""
+    """Workflows that the worker keeps; with none, every step replays the history."""
     return request.param
 
 
 @pytest.fixture
 async def world(skipping: WorkflowEnvironment, tmp_path: Path, cache: int) -> AsyncIterator[World]:
-    async with _world(skipping, tmp_path) as world:
-        parts = Parts(
-            catalog=world.catalog,
-            ledger=world.ledger,
-            jobs=world.jobs,
-            clock=_now,
-            token=lambda key: "token-of-a-test",
-            gateway="http://127.0.0.1:9",
-            local_model=None,
-            jobs_queue=None,
-            check_interval=CHECK_INTERVAL,
-        )
-        worker = Worker(
-            world.client,
-            task_queue=TASK_QUEUE,
-            workflows=[TaskWorkflow],
-            activities=build_activities(parts),
-            interceptors=[FailureBoundary(), OneInput()],
-            max_cached_workflows=cache,
-        )
-        async with worker:
-            yield world
-
-
-@asynccontextmanager
-async def _world(skipping: WorkflowEnvironment, directory: Path) -> AsyncIterator[World]:
-    engine = open_engine(sqlite_url(directory / "anima.db"))
-    await migrate(engine)
-    uids = itertools.count(1)
-    catalog = SqlCatalog(engine, _now, lambda: f"uid-{next(uids)}")
-    ledger = SqlLedger(engine, _now)
-    world = World(skipping.client, skipping, engine, catalog, ledger, ScriptedJobs(ledger))
-    await world.apply(manifest("Provider", "rehearsal", {"type": "rehearsal"}))
-    yield world
-    await engine.dispose()
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
+    async with open_world(skipping, tmp_path, cache) as world:
+        yield world

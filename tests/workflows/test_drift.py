@@ -18,8 +18,8 @@ from anima.model.reasons import Reason
 from anima.model.resources import ConfigMap
 from anima.model.task import Phase, TaskStatus
 from tests.doubles.jobs import ScriptedJob
-from tests.workflows.conftest import PERSONA, World, ended
-from tests.workflows.test_task import RETRIES, shown, until
+from tests.workflows.test_task import RETRIES
+from tests.workflows.world import PERSONA, World, ended, shown, until
 
 DIGEST = "sha256:" + hashlib.sha256(PERSONA.encode()).hexdigest()
 FROM_MAP = {"configMapRef": {"name": "soul-v1", "key": "SOUL.md"}, "digest": DIGEST}

@@ -13,39 +13,14 @@ from temporalio.exceptions import ApplicationError, CancelledError
 
 from anima.model.reasons import Reason
 from anima.model.task import Condition, Phase, TaskStatus
-from tests.doubles.jobs import ScriptedJob
-from tests.workflows.conftest import World, ended, task_spec
+from tests.workflows.world import World, ended, failing_first, shown, task_spec, until
 
 RETRIES = {"maxRetries": 2, "initialDelay": "10s", "backoffMultiplier": 3}
-
-
-async def shown(handle: WorkflowHandle[Any, TaskStatus]) -> TaskStatus:
-    return await handle.query("status", result_type=TaskStatus)
-
-
-async def until(world: World, handle: WorkflowHandle[Any, TaskStatus], phase: Phase) -> TaskStatus:
-    """Let time pass, a second at a time, until the Task shows a phase."""
-    for _ in range(600):
-        status = await shown(handle)
-        if status.phase is phase:
-            return status
-        await world.environment.sleep(1)
-    raise AssertionError(f"the Task never was {phase}: {status}")
 
 
 def raw_json(value: Any) -> RawValue:
     """Encode as Python's own encoder does, lone surrogates included."""
     return RawValue(Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value).encode()))
-
-
-def failing_first(times: int) -> Any:
-    async def behave(job: ScriptedJob) -> None:
-        if job.spec.key.attempt <= times:
-            job.exit(3)
-        else:
-            await job.answer("At last.")
-
-    return behave
 
 
 async def test_it_ends_with_the_answer_that_its_job_reported(world: World) -> None:

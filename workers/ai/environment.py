@@ -13,6 +13,7 @@ from anima.model.digests import digest_bytes
 from anima.model.errors import Refusal
 from anima.model.persona import SensitiveText
 from anima.model.reasons import Reason
+from anima.model.resources import RESERVED_ENV_PREFIX
 from anima.model.wire import BINDING_SCHEMA, JobVariable
 
 
@@ -43,19 +44,19 @@ def take_environment(environ: MutableMapping[str, str]) -> JobEnvironment:
         Refusal: `JobFailed` if gateway, attempt or token are missing, so that there
             is nobody to report to.
     """
-    values = {name: environ.pop(name, "") for name in JobVariable}
-    missing = [name for name in (JobVariable.GATEWAY, JobVariable.ATTEMPT, JobVariable.TOKEN) if not values[name]]
+    values = {name: environ.pop(name, "") for name in [*environ] if name.startswith(RESERVED_ENV_PREFIX)}
+    missing = [name for name in (JobVariable.GATEWAY, JobVariable.ATTEMPT, JobVariable.TOKEN) if not values.get(name)]
     if missing:
         raise Refusal(Reason.JOB_FAILED, f"the Job was started without {', '.join(missing)}")
-    provider_key = values[JobVariable.PROVIDER_KEY]
+    provider_key = values.get(JobVariable.PROVIDER_KEY)
     return JobEnvironment(
         gateway=values[JobVariable.GATEWAY],
         key=_key(values[JobVariable.ATTEMPT]),
         token=SensitiveText(values[JobVariable.TOKEN]),
-        system_prompt=SensitiveText(values[JobVariable.SYSTEM_PROMPT]),
-        prompt_digest=values[JobVariable.PROMPT_DIGEST],
-        envelope_version=values[JobVariable.ENVELOPE_VERSION],
-        binding_schema=values[JobVariable.BINDING_SCHEMA],
+        system_prompt=SensitiveText(values.get(JobVariable.SYSTEM_PROMPT, "")),
+        prompt_digest=values.get(JobVariable.PROMPT_DIGEST, ""),
+        envelope_version=values.get(JobVariable.ENVELOPE_VERSION, ""),
+        binding_schema=values.get(JobVariable.BINDING_SCHEMA, ""),
         provider_key=SensitiveText(provider_key) if provider_key else None,
     )
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from types import TracebackType
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 import httpx2
@@ -44,6 +44,7 @@ class AttemptGateway:
         environment: names the gateway, the attempt and its token.
         input_limits: how long to wait for the input.
         report_limits: how long to insist on the report.
+        trace: the headers that carry the current trace.
         transport: replaces the network, to warm up without one.
     """
 
@@ -53,6 +54,7 @@ class AttemptGateway:
         *,
         input_limits: RetryLimits,
         report_limits: RetryLimits,
+        trace: Mapping[str, str] = MappingProxyType({}),
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._input_limits = input_limits
@@ -60,7 +62,7 @@ class AttemptGateway:
         # The gateway is never behind the proxy that a Task's environment may name.
         self._http = httpx2.AsyncClient(
             base_url=f"{environment.gateway.rstrip('/')}/v1/attempts/{environment.key.path}/",
-            headers={"Authorization": f"Bearer {environment.token.reveal()}"},
+            headers={**trace, "Authorization": f"Bearer {environment.token.reveal()}"},
             timeout=_TIMEOUT,
             trust_env=False,
             transport=transport,
@@ -72,9 +74,9 @@ class AttemptGateway:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, stack: TracebackType | None
     ) -> None:
-        await self._http.__aexit__(kind, error, trace)
+        await self._http.__aexit__(kind, error, stack)
 
     async def input(self) -> AttemptInput:
         """Return what is to be done.

@@ -1,7 +1,7 @@
 """Everything that costs time once, so that a forked Job need not pay for it."""
 
 import asyncio
-import gc
+import importlib
 import io
 import json
 
@@ -13,8 +13,8 @@ from anima.model.digests import digest_bytes
 from anima.model.persona import SensitiveText
 from anima.model.provider import ProviderType
 from anima.model.wire import BINDING_SCHEMA
+from workers.ai.attempt import ExitCode, Transports, run_attempt
 from workers.ai.environment import JobEnvironment
-from workers.ai.job import ExitCode, Transports, run_attempt
 from workers.ai.log import job_log
 
 _KEY = AttemptKey(task_uid="warmth", attempt=1)
@@ -34,9 +34,8 @@ def preload(*, anthropic: bool = False) -> None:
     asyncio.run(_practise("openai-compatible", _CHAT_COMPLETION))
     if anthropic:
         asyncio.run(_practise("anthropic", _ANTHROPIC_MESSAGE))
-    gc.collect()
-    # Objects that no collection touches stay shared with the children.
-    gc.freeze()
+    # A Job with a collector needs it, and it takes half a second.
+    importlib.import_module("anima.telemetry.spans")
 
 
 async def _practise(provider_type: ProviderType, answer: str) -> None:

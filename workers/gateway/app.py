@@ -14,7 +14,10 @@ from workers.gateway.services import Services
 
 
 def create_app(
-    services: Services, host: str, new_id: Callable[[], str], ending: Callable[[], bool] = lambda: False
+    services: Services,
+    host: str,
+    new_id: Callable[[], str],
+    ending: Callable[[], bool] = lambda: False,
 ) -> FastAPI:
     """Return the application.
 
@@ -29,7 +32,13 @@ def create_app(
         openapi_url=None,
         redirect_slashes=False,
         # Its log records would hold the messages of exceptions.
-        telemetry={"logs": False, "operation_spans": False},
+        telemetry={
+            "tracer_provider": services.traces.provider,
+            "meter_provider": services.metrics.provider,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=allowed_hosts(host), www_redirect=False),
             Middleware(Boundary, new_id=new_id),

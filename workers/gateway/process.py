@@ -6,11 +6,13 @@ Exit codes are those of `anima.exits`; a port in use is `UNAVAILABLE`.
 import asyncio
 import errno
 import logging
+import os
 import signal
 import socket
 import sys
 import uuid
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -29,11 +31,15 @@ from anima.stores.migrations import migrate
 from anima.stores.ports import TaskRecord
 from anima.stores.processes.jobs import LocalJobs
 from anima.stores.sql import SqlCatalog, SqlLedger, open_engine
+from anima.telemetry.logs import configure_logs
+from anima.telemetry.metrics import configure_metrics, temporal_runtime
+from anima.telemetry.traces import configure_traces
 from workers.gateway.app import create_app
 from workers.gateway.services import Services
-from workers.logs import configure_logs
 from workers.orchestrator.bell import nudge
 from workers.settings import Settings
+
+SERVICE = "anima-gateway"
 
 _BACKLOG = 2048
 _GRACE_SECONDS = 5
@@ -44,7 +50,7 @@ log = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
-    configure_logs()
+    configure_logs(SERVICE)
     # The server raises the signal again once it has shut down.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.OK))
     try:
@@ -95,11 +101,21 @@ def server_of(services: Services, host: str) -> uvicorn.Server:
 async def _serve(settings: Settings) -> None:
     async with AsyncExitStack() as closing:
         listener = closing.enter_context(listen(settings.gateway_host, settings.gateway_port))
+        traces = configure_traces(SERVICE, os.environ)
+        metrics = configure_metrics(SERVICE, os.environ)
+        for provider in (traces, metrics):
+            closing.push_async_callback(asyncio.to_thread, provider.shutdown)
         keys = Keys.load_or_create(settings.home)
         engine = open_engine(settings.database)
         closing.push_async_callback(engine.dispose)
         await migrate(engine)
-        services = _services(settings, keys, engine, await Client.connect(**settings.temporal, lazy=True))
+        temporal = await Client.connect(
+            **settings.temporal,
+            lazy=True,
+            interceptors=traces.interceptors,
+            runtime=temporal_runtime(SERVICE, os.environ),
+        )
+        services = replace(_services(settings, keys, engine, temporal), traces=traces, metrics=metrics)
         log.info("listening on %s, port %d", *listener.getsockname()[:2])
         await server_of(services, settings.gateway_host).serve(sockets=[listener])
 

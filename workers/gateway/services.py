@@ -1,7 +1,7 @@
 """What the routes are given."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Annotated, cast
 
@@ -11,6 +11,8 @@ from activities.readiness import AgentInspector
 from anima.keys import Keys
 from anima.model.attempts import AttemptKey
 from anima.stores.ports import Catalog, Ledger, TaskRecord
+from anima.telemetry.metrics import Metrics
+from anima.telemetry.traces import Traces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class Services:
     """Wakes the Task's workflow after a report; a slow check makes up for a failure."""
     poll_interval: timedelta = timedelta(milliseconds=500)
     """How often an open stream of events looks for more."""
+    traces: Traces = field(default_factory=Traces)
+    metrics: Metrics = field(default_factory=Metrics)
 
 
 async def _services(request: Request) -> Services:

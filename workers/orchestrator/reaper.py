@@ -27,7 +27,16 @@ log = logging.getLogger(__name__)
 
 
 class Reaper:
-    """Closes Tasks whose workflow was terminated, and fences their Jobs."""
+    """Closes Tasks whose workflow was terminated, and fences their Jobs.
+
+    Args:
+        client: of the Temporal server.
+        ledger: where the Tasks are.
+        jobs: where their Jobs are.
+        clock: the time.
+        closed: told phase and reason of each Task that was closed.
+        interval: between two looks.
+    """
 
     def __init__(
         self,
@@ -35,12 +44,14 @@ class Reaper:
         ledger: Ledger,
         jobs: Jobs,
         clock: Callable[[], datetime],
+        closed: Callable[[Phase, Reason | None], None],
         interval: timedelta = timedelta(seconds=20),
     ) -> None:
         self._client = client
         self._ledger = ledger
         self._jobs = jobs
         self._clock = clock
+        self._closed = closed
         self._interval = interval
         self._looked_at: datetime | None = None
 
@@ -95,7 +106,8 @@ class Reaper:
             "result_ref": success.result if success else None,
             "completion_time": self._clock(),
         }
-        await self._ledger.close(record.status.model_copy(update=update))
+        status = await self._ledger.close(record.status.model_copy(update=update))
+        self._closed(status.phase, status.reason)
         log.info("reaper: closed %s/%s", record.namespace, record.name)
 
     async def _fence(self, record: TaskRecord, attempt: AttemptRecord) -> None:

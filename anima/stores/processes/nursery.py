@@ -62,13 +62,13 @@ class Nursery:
 
     @property
     def _failed_lately(self) -> bool:
-        failed = self._ready is not None and not self._was_ready
+        failed = self._entrypoint is not None and self._ready is not None and not self._was_ready
         return failed and time.monotonic() < self._opened_at + _PRELOAD_PAUSE
 
     async def open(self) -> None:
         """Start the zygote unless it runs; do not wait until it is ready.
 
-        One that died before it was ready is not started again right away.
+        One that died while it preloaded is not started again right away.
         """
         async with self._opening:
             if not self._alive and not self._failed_lately:

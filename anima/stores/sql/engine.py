@@ -77,7 +77,7 @@ def guarded(method: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any
     async def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await method(*args, **kwargs)
-        except (SQLAlchemyError, sqlite3.Error) as error:
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:
             failure = _unavailable(error)
         except ValidationError as error:
             failure = Unavailable(
@@ -158,8 +158,8 @@ def _begin_sqlite(connection: Connection) -> None:
         connection.connection.dbapi_connection.run_async(lambda driver: driver.execute("BEGIN IMMEDIATE"))  # type: ignore[union-attr]
 
 
-def _unavailable(error: SQLAlchemyError | sqlite3.Error) -> Unavailable:
-    # What an event handler raises comes as it is, all else wrapped.
+def _unavailable(error: SQLAlchemyError | sqlite3.Error | OSError) -> Unavailable:
+    # What an event handler or a socket raises comes as it is, all else wrapped.
     origin = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(origin, "sqlite_errorname", None) or getattr(origin, "sqlstate", None) or type(error).__name__
     # SQLITE_BUSY_SNAPSHOT is a kind of SQLITE_BUSY.

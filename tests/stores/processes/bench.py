@@ -1,14 +1,9 @@
-"""What the tests of local Jobs are made of: programs, meeting points, a bench.
-
-Programs and tests meet at FIFOs: opening one waits for the other side.
-"""
+"""What the tests of local Jobs are made of: programs, meeting points, a bench."""
 
 import asyncio
 import os
-import select
 import sys
-import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +30,9 @@ FAMILY = (
     "    pid = os.fork()\n"
     "    if pid == 0:\n"
     "        if leave and (os.setsid(), os.fork())[1]: os._exit(0)\n"
-    "        with open({pids!r}, 'w') as file: file.write(str(os.getpid()))\n"
+    "        with open({pids!r}, 'w') as file: print(os.getpid(), file=file)\n"
     "        while True: signal.pause()\n"
-    "    pids.append(int(open({pids!r}).read()))\n"
+    "    pids.append(int(open({pids!r}).readline()))\n"
     "signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
 )
 
@@ -51,31 +46,46 @@ def local_jobs(home: Home, entrypoint: str = WORKER, **options: Any) -> LocalJob
 
 
 def spec_of(name: str = "job", **fields: Any) -> JobSpec:
-    fields.setdefault("prompt_digest", "sha256:" + "0" * 64)
-    return JobSpec(name=name, namespace="team", task="task", key=KEY, **fields)
+    # A Job that a failed test leaves behind ends all the same.
+    defaults: dict[str, Any] = {"prompt_digest": "sha256:" + "0" * 64, "timeout": timedelta(seconds=60)}
+    return JobSpec(name=name, namespace="team", task="task", key=KEY, **(defaults | fields))
 
 
 class Fifo:
-    """A meeting point of the test and a Job."""
+    """Lines between the test and a Job; the test itself holds both ends, so no open waits."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
+        self._ends = os.open(path, os.O_RDWR | os.O_NONBLOCK)
 
     @property
     def wait(self) -> str:
         """Code that waits for `send`."""
-        return f"open({str(self.path)!r}).read()\n"
+        return f"open({str(self.path)!r}).readline()\n"
 
     def tell(self, expression: str) -> str:
         """Code that hands the value of an expression to `receive`."""
-        return f"open({str(self.path)!r}, 'w').write(str({expression}))\n"
+        return f"print({expression}, file=open({str(self.path)!r}, 'w'), flush=True)\n"
 
     async def receive(self) -> str:
-        return await asyncio.to_thread(self.path.read_text)
+        await readable(self._ends)
+        return os.read(self._ends, 65536).decode().strip()
 
-    async def send(self) -> None:
-        await asyncio.to_thread(self.path.write_text, "go")
+    def send(self) -> None:
+        os.write(self._ends, b"go\n")
+
+    def close(self) -> None:
+        os.close(self._ends)
+
+
+async def readable(descriptor: int) -> None:
+    event = asyncio.Event()
+    asyncio.get_running_loop().add_reader(descriptor, event.set)
+    try:
+        await event.wait()
+    finally:
+        asyncio.get_running_loop().remove_reader(descriptor)
 
 
 class Witness:
@@ -129,12 +139,9 @@ class Bench:
 
     async def admitted(self, name: str = "job") -> None:
         """Wait until a creation has begun; nothing announces that."""
-        await asyncio.to_thread(wait_for, self.directory(name) / "spec.json")
-
-
-def wait_for(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.001)
+        async with asyncio.timeout(30):
+            while not (self.directory(name) / "spec.json").exists():  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
 
 
 async def gone(pid: int) -> None:
@@ -143,7 +150,7 @@ async def gone(pid: int) -> None:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return
-    await asyncio.to_thread(select.select, [handle], [], [])
+    await readable(handle)
     os.close(handle)
 
 

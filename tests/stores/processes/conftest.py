@@ -1,6 +1,6 @@
 """Jobs of one home, started in each of the ways there are."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -31,8 +31,16 @@ async def anyhow(request: pytest.FixtureRequest, home: Home) -> AsyncIterator[Be
 
 
 @pytest.fixture
-def fifo(tmp_path: Path) -> Callable[[str], Fifo]:
-    return lambda name: Fifo(tmp_path / name)
+def fifo(tmp_path: Path) -> Iterator[Callable[[str], Fifo]]:
+    made = []
+
+    def make(name: str) -> Fifo:
+        made.append(Fifo(tmp_path / name))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
 
 
 @pytest.fixture

@@ -54,12 +54,20 @@ async def test_a_zygote_that_dies_with_requests_loses_and_repeats_none(bench: Be
     assert witness.starts == 9
 
 
+async def test_a_zygote_that_died_before_it_was_ready_is_replaced(home: Home) -> None:
+    async with local_jobs(home, fork=False) as jobs:
+        for pid in zygotes():
+            os.kill(pid, signal.SIGKILL)
+        await Bench(jobs, home).start("sys.exit(8)")
+        assert (await Bench(jobs, home).end()).exit_code == 8
+
+
 async def test_running_jobs_survive_their_zygote(bench: Bench, fifo: Callable[[str], Fifo]) -> None:
     go = fifo("go")
     await bench.start(go.wait + "sys.exit(7)")
     for pid in zygotes():
         os.kill(pid, signal.SIGKILL)
-    await go.send()
+    go.send()
     assert (await bench.end()).exit_code == 7
 
 
@@ -135,7 +143,7 @@ async def test_a_job_survives_its_orchestrator_and_is_adopted(
         assert await jobs.create(spec_of(), {}) == uid
         ended = jobs.ended()
         told = asyncio.ensure_future(anext(ended))
-        await go.send()
+        go.send()
         assert (await told).name == "job"
         assert (await bench.observe()).exit_code == 9
         assert await jobs.log("team", "job") == b"late\n"

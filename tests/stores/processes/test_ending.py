@@ -46,7 +46,7 @@ async def test_a_retired_job_may_end_by_itself(bench: Bench, fifo: Callable[[str
     await bench.start(go.wait + "sys.exit(2)")
     await bench.jobs.retire("team", "job")
     assert (await bench.observe()).phase is JobPhase.RUNNING
-    await go.send()
+    go.send()
     ended = await bench.end()
     assert (ended.exit_code, ended.message) == (2, "")
     await bench.jobs.retire("team", "job")
@@ -126,5 +126,5 @@ async def test_only_the_attempt_itself_deletes_its_job(bench: Bench, fifo: Calla
             await bench.jobs.delete(KEY.model_copy(update={"attempt": 2}), "team", name)
         assert refused.value.reason is Reason.JOB_IDENTITY_CONFLICT
     assert (await bench.observe()).phase is JobPhase.RUNNING
-    await go.send()
+    go.send()
     await bench.end()

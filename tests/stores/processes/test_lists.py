@@ -27,7 +27,7 @@ async def test_jobs_that_ended_without_an_orchestrator_are_told_first(home: Home
         await Bench(jobs, home).start(go.wait, "late")
         await Bench(jobs, home).end("early")
         supervisor = Bench(jobs, home).supervisor("late")
-    await go.send()
+    go.send()
     await gone(supervisor)
     async with local_jobs(home) as jobs:
         ended = jobs.ended()
@@ -44,7 +44,7 @@ async def test_no_end_is_made_up(bench: Bench, fifo: Callable[[str], Fifo]) -> N
             anybody.sendto(message, SOCKET)
     await bench.start("", "other")
     assert (await told).name == "other"
-    await go.send()
+    go.send()
     assert (await anext(ended)).name == "job"
 
 
@@ -66,7 +66,7 @@ async def test_a_pruned_job_leaves_nothing_and_a_running_one_is_not_pruned(
     with pytest.raises(Conflict, match="team/job still runs"):
         await bench.jobs.prune("team", "job")
     supervisor = bench.supervisor()
-    await go.send()
+    go.send()
     await gone(supervisor)
     for _ in range(2):
         await bench.jobs.prune("team", "job")

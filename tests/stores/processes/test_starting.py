@@ -39,7 +39,7 @@ async def test_creating_again_adopts_a_running_and_an_ended_job(
     go = fifo("go")
     spec = await anyhow.start(witness.testify + go.wait)
     running = await anyhow.jobs.create(spec, {})
-    await go.send()
+    go.send()
     assert (await anyhow.end()).exit_code == 0
     assert await anyhow.jobs.create(spec, {}) == running == (await anyhow.observe()).uid
     assert witness.starts == 1
@@ -72,7 +72,7 @@ async def test_jobs_start_while_the_worker_is_still_being_imported(
     async with local_jobs(home, "slow_worker") as jobs:
         await Bench(jobs, home).start("sys.exit(4)")
         assert (await Bench(jobs, home).end()).exit_code == 4
-        await go.send()
+        go.send()
         assert await jobs.preloaded()
 
 

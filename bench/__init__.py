@@ -1,0 +1,1 @@
+"""What Anima costs, measured on the embedded stack in one interleaved run."""
