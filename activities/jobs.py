@@ -5,6 +5,7 @@ from decimal import Decimal
 
 from temporalio import activity
 
+from activities.heartbeat import heartbeats
 from activities.providers import ProviderResolver
 from activities.souls import Resolved, SoulResolver
 from anima.model.attempts import AttemptInput, AttemptKey, ProviderSettings
@@ -15,7 +16,6 @@ from anima.model.jobs import JobPhase, JobSpec
 from anima.model.persona import SensitiveText
 from anima.model.resources import ResourceRequirements
 from anima.model.steps import CreateJob, DeleteJob, JobCreated
-from anima.model.task import Phase
 from anima.model.wire import BINDING_SCHEMA, JobVariable, Step
 from anima.stores.ports import Jobs, Ledger, TaskRecord
 
@@ -60,7 +60,7 @@ class JobActivities:
             Refusal: by reason, if the Agent or the inputs have drifted since the plan.
         """
         record = await self._ledger.task(request.key.task_uid)
-        bound = await self._ledger.binding(record.uid)
+        bound = record.binding
         if bound is not None:
             check_inputs(bound, record.spec)
         version = bound.envelope_version if bound else ENVELOPE_VERSION
@@ -89,18 +89,9 @@ class JobActivities:
             request.key, request.job_name, _attempt_input(record, resolved, request.key, settings)
         )
         environment = secrets | self._job_environment(resolved, request.key)
-        await self._jobs.create(_job_spec(record, resolved, request), environment)
+        async with heartbeats():
+            await self._jobs.create(_job_spec(record, resolved, request), environment)
         await self._ledger.started(request.key)
-        await self._ledger.progress(
-            record.status.model_copy(
-                update={
-                    "phase": Phase.RUNNING,
-                    "attempt": request.key.attempt,
-                    "iteration": request.key.iteration,
-                    "job_name": request.job_name,
-                }
-            )
-        )
 
     def _job_environment(self, resolved: Resolved, key: AttemptKey) -> dict[str, SensitiveText]:
         plain = {
@@ -119,7 +110,8 @@ class JobActivities:
     async def delete(self, request: DeleteJob) -> None:
         """Fence and end a Job; return when it is proven gone."""
         record = await self._ledger.task(request.key.task_uid)
-        await self._jobs.delete(request.key, record.namespace, request.job_name)
+        async with heartbeats():
+            await self._jobs.delete(request.key, record.namespace, request.job_name)
 
 
 def _attempt_input(record: TaskRecord, resolved: Resolved, key: AttemptKey, settings: ProviderSettings) -> AttemptInput:

@@ -142,7 +142,7 @@ class SoulActivities:
         record = await self._ledger.task(request.key.task_uid)
         attempts = await self._ledger.attempts(record.uid)
         decided = next((a.outcome for a in attempts if a.key == request.key and a.outcome), None)
-        bound = await self._ledger.binding(record.uid)
+        bound = record.binding
         if decided is None:
             resolved = await self._current(record, bound)
             # A Provider that is missing establishes nothing: look before binding.

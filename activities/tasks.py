@@ -35,18 +35,15 @@ class TaskActivities:
             Refusal: `TaskConflict` if the name is taken by other content.
         """
         record = await self._ledger.admit(
-            request.namespace, request.name, request.task_uid, request.workflow_id, request.spec
+            request.namespace, request.name, request.task_uid, request.workflow_id, request.spec, request.now
         )
         if record.uid != request.task_uid and not record.closed:
             record = await self._superseded(record)
-        submitted_at = record.status.submission_time
-        if submitted_at is None:
-            submitted_at = request.now
-            await self._ledger.progress(record.status.model_copy(update={"submission_time": submitted_at}))
         return Admitted(
             closed=record.status if record.closed else None,
+            progress=_progress(record),
             jobs_queue=self._jobs_queue,
-            submitted_at=submitted_at,
+            submitted_at=record.status.submission_time or request.now,
             check_interval=self._check_interval,
         )
 
@@ -69,7 +66,7 @@ class TaskActivities:
             Refusal: `FrozenInputDrift`, naming the fields.
         """
         record = await self._ledger.task(request.task_uid)
-        if await self._ledger.binding(record.uid) is not None:
+        if record.binding is not None:
             check_edit(record, request)
         await self._ledger.edit(record.uid, request.spec)
 
@@ -87,3 +84,10 @@ def check_edit(record: TaskRecord, request: Edit) -> None:
             Reason.FROZEN_INPUT_DRIFT,
             f"Task {record.namespace}/{record.name} is bound to its soul, and the edit changes {', '.join(fields)}",
         )
+
+
+def _progress(record: TaskRecord) -> TaskStatus | None:
+    # A Reset may go back to before the binding, or to before the Job was created.
+    if record.closed or (record.binding is None and record.status.attempt == 0):
+        return None
+    return record.status.model_copy(update={"soul_binding": record.binding})

@@ -1,6 +1,7 @@
 """A stack of its own for the figures, with Agents that answer at once or never."""
 
 import asyncio
+import json
 import sys
 import tempfile
 import time
@@ -19,7 +20,6 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from anima.gateway import Gateway
 from anima.home import Home
 from anima.keys import load
-from anima.model.attempts import AttemptRecord
 from anima.model.manifest import parse_resource
 from anima.model.names import workflow_id
 from anima.model.task import TaskStatus
@@ -36,6 +36,7 @@ SOUL = "# Bench\nBe brief.\n"
 class World:
     """The parts that a measurement needs."""
 
+    home: Home
     client: Client
     ledger: SqlLedger
     model: ModelServer
@@ -52,11 +53,14 @@ class World:
             result_type=TaskStatus,
         )
 
-    async def attempt(self, handle: WorkflowHandle[Any, TaskStatus]) -> AttemptRecord:
-        """Return the one attempt of a Task that has ended."""
+    async def job_seconds(self, handle: WorkflowHandle[Any, TaskStatus]) -> float:
+        """Return the time from the start of a Job's process to the decided outcome."""
         record = await self.ledger.task_named(NAMESPACE, handle.id.rsplit("/", 1)[1])
         (attempt,) = await self.ledger.attempts(record.uid)
-        return attempt
+        claim = json.loads((self.home.jobs / NAMESPACE / attempt.job_name / "claim.json").read_text())
+        assert attempt.outcome
+        assert attempt.outcome.decided_at
+        return (attempt.outcome.decided_at - datetime.fromisoformat(claim["started_at"])).total_seconds()
 
 
 @asynccontextmanager
@@ -71,7 +75,7 @@ async def world() -> AsyncIterator[World]:
                 engine = open_engine(sqlite_url(home.database))
                 client = await Client.connect(addresses.temporal, data_converter=pydantic_data_converter)
                 await _warm(home)
-                yield World(client, SqlLedger(engine, partial(datetime.now, UTC)), model, count())
+                yield World(home, client, SqlLedger(engine, partial(datetime.now, UTC)), model, count())
                 await engine.dispose()
             finally:
                 bare.terminate()

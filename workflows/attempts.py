@@ -125,9 +125,7 @@ class Attempts:
 
     def _planned(self, plan: AttemptPlan) -> None:
         self._watch.deadline = plan.deadline
-        if plan.binding is not None and self._board.status.soul_binding is None:
-            conditions = self._board.condition("Bound", True, "SoulBound", plan.binding.soul_digest)
-            self._board.note(soul_binding=plan.binding, conditions=conditions)
+        self._board.bound(plan.binding)
 
     def _counted(self, key: AttemptKey, plan: AttemptPlan) -> None:
         self._board.change(

@@ -6,8 +6,11 @@ from temporalio import workflow
 from temporalio.common import SearchAttributeKey, SearchAttributeUpdate
 
 with workflow.unsafe.imports_passed_through():
+    from anima.model.binding import SoulBinding
     from anima.model.task import Condition, TaskStatus
     from anima.model.wire import INT_ATTRIBUTES, SearchAttribute
+
+_PROGRESS = ("attempt", "iteration", "total_attempts", "start_time", "job_name")
 
 ConditionType = Literal["Bound", "Suspended", "Retrying", "Complete", "Failed"]
 
@@ -22,6 +25,17 @@ class StatusBoard:
     def note(self, **update: Any) -> None:
         """Change fields that nobody watches from outside."""
         self.status = self.status.model_copy(update=update)
+
+    def resume(self, progress: TaskStatus) -> None:
+        """Go on from how far an earlier run of the Task came."""
+        self.note(**{name: getattr(progress, name) for name in _PROGRESS})
+        self.bound(progress.soul_binding)
+
+    def bound(self, binding: SoulBinding | None) -> None:
+        """Show the Task's binding, if it has one."""
+        if binding is not None:
+            conditions = self.condition("Bound", True, "SoulBound", binding.soul_digest)
+            self.note(soul_binding=binding, conditions=conditions)
 
     def adopt(self, status: TaskStatus) -> None:
         """Take over and publish a status that was stored."""

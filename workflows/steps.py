@@ -26,6 +26,8 @@ _QUICK = RetryPolicy(initial_interval=timedelta(milliseconds=200), backoff_coeff
 _FAILURES = (ActivityError, ApplicationError, ActivityTimeout)
 _STEP_TIMEOUT = timedelta(seconds=30)
 _DELETE_TIMEOUT = timedelta(minutes=2)
+# A worker that was killed in such a step is missed after this time.
+_HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 _FIRST_PAUSE = timedelta(seconds=2)
 _LONGEST_PAUSE = timedelta(minutes=1)
 
@@ -81,6 +83,7 @@ class Steps:
                 task_queue=queue,
                 result_type=result,
                 start_to_close_timeout=_DELETE_TIMEOUT,
+                heartbeat_timeout=_HEARTBEAT_TIMEOUT,
                 retry_policy=_QUICK,
             ),
         )

@@ -160,6 +160,8 @@ class TaskWorkflow:
             return None
         self._watch.start(admitted.submitted_at)
         self._board.note(submission_time=admitted.submitted_at)
+        if admitted.progress is not None:
+            self._board.resume(admitted.progress)
         self._take(spec)
         self._attempts = Attempts(self._steps, self._board, self._watch, admitted)
         return self._attempts

@@ -1,7 +1,10 @@
 """`anima dev` and `anima demo`: everything on this machine."""
 
 import asyncio
+import shlex
+import shutil
 import signal
+import sys
 from collections.abc import Coroutine
 from typing import Annotated, Any
 
@@ -29,7 +32,7 @@ def dev(
     """Start everything on this machine and keep it running until Ctrl-C."""
     try:
         _run(_stay(Ports(gateway_port, temporal_port, ui_port, model_port)))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except asyncio.CancelledError:
         typer.echo("Stopped. Tasks go on where they were when it is started again.")
 
 
@@ -48,7 +51,7 @@ def demo(
     ports = Ports(gateway_port, temporal_port, ui_port, model_port)
     try:
         succeeded = _run(_show(ports, keep))
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except asyncio.CancelledError:
         raise typer.Exit(Exit.INTERRUPTED) from None
     if not succeeded:
         raise typer.Exit(Exit.TASK_FAILED)
@@ -66,13 +69,20 @@ async def _show(ports: Ports, keep: bool) -> bool:
     if running := running_stack(home):
         typer.echo(f"Using the stack that runs on {home.root}.")
         return await demonstrate(home, running)
-    async with Stack(home, ports.free(), typer.echo) as addresses:
+    chosen = ports.free().claim()
+    async with Stack(home, chosen, typer.echo) as addresses:
         succeeded = await demonstrate(home, addresses)
         if keep:
             _welcome(home, addresses)
             await asyncio.Event().wait()
-    typer.echo("The stack has stopped; `anima dev` starts it again, with this Task in it.")
+    typer.echo(f"\nThe stack has stopped. To look at this Task in Temporal, start it again:\n  {_again(home, chosen)}")
     return succeeded
+
+
+def _again(home: Home, ports: Ports) -> str:
+    program = "anima" if shutil.which("anima") else sys.argv[0]
+    command = shlex.join([program, "dev", *ports.options()])
+    return command if home == Home.from_environment({}) else f"ANIMA_HOME={shlex.quote(str(home.root))} {command}"
 
 
 def _welcome(home: Home, addresses: Addresses) -> None:
@@ -85,18 +95,21 @@ def _welcome(home: Home, addresses: Addresses) -> None:
         f"  logs          {home.logs}\n\n"
         "Next, in another terminal:\n"
         "  anima apply -f examples/reviewer\n"
-        '  anima run reviewer "Review: x = x or 1"\n\n'
+        '  anima run --agent reviewer "Is division by zero a bug?"\n\n'
         "Ctrl-C stops it."
     )
 
 
 def _run(main: Coroutine[Any, Any, Any]) -> Any:
-    """Run to the end, or until a signal; parts are stopped in either case."""
+    """Run to the end, or until a signal; parts are stopped in either case.
+
+    A second signal kills the part that is slow to stop.
+    """
 
     async def interruptible() -> Any:
         task = asyncio.current_task()
         assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
         return await main
 

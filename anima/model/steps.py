@@ -31,6 +31,8 @@ class Admitted(Model):
     """The Task is in the Ledger; `closed` is set if it already ended."""
 
     closed: TaskStatus | None = None
+    progress: TaskStatus | None = None
+    """How far the Task has come, if this is not its first run: after a Reset."""
     jobs_queue: str | None = None
     """The task queue of Job activities; none if they are quick and local."""
     submitted_at: Annotated[datetime, Field(strict=False)]

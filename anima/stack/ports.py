@@ -44,6 +44,11 @@ class Ports:
         """Return the ports with each taken one replaced by 0."""
         return replace(self, **{part: 0 for part, port in self._items() if not _is_free(port)})
 
+    def options(self) -> list[str]:
+        """Return the options of `anima dev` that choose these ports; none for a default."""
+        defaults = dict(Ports()._items())
+        return [f"--{part}-port={port}" for part, port in self._items() if port != defaults[part]]
+
     def _items(self) -> list[tuple[str, int]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
 

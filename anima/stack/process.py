@@ -105,10 +105,13 @@ class Child:
         try:
             async with asyncio.timeout(_GRACE):
                 await process.wait()
-        except TimeoutError:
-            self._say(f"{self.name} did not stop within {_GRACE:.0f} s and is killed")
-            process.kill()
+        except (TimeoutError, asyncio.CancelledError) as impatience:
+            self._say(f"{self.name} does not stop and is killed")
+            with suppress(ProcessLookupError):
+                process.kill()
             await process.wait()
+            if isinstance(impatience, asyncio.CancelledError):
+                raise
 
     async def _keep_running(self) -> None:
         clock = asyncio.get_running_loop().time

@@ -6,6 +6,7 @@ Every implementation passes the same contract suite.  Methods raise `NotFound`,
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -91,12 +92,15 @@ class TaskRecord:
     """Of the spec as it was submitted; edits do not change it."""
     status: TaskStatus
     closed: bool
+    binding: SoulBinding | None = None
 
 
 class Ledger(Protocol):
     """What outlives a workflow run."""
 
-    async def admit(self, namespace: str, name: str, uid: str, workflow_id: str, spec: TaskSpec) -> TaskRecord:
+    async def admit(
+        self, namespace: str, name: str, uid: str, workflow_id: str, spec: TaskSpec, submitted_at: datetime
+    ) -> TaskRecord:
         """Claim the name for this Task, or return the record that has it.
 
         The same content joins, whoever asks; the caller sees by `uid` and `closed`
@@ -136,14 +140,15 @@ class Ledger(Protocol):
         """Write the binding if there is none, and return the one that is stored."""
         ...
 
-    async def binding(self, task_uid: str) -> SoulBinding | None: ...
-
     async def intend(self, key: AttemptKey, job_name: str, attempt_input: AttemptInput) -> AttemptRecord:
         """Record that a Job is about to be created; again is the same."""
         ...
 
     async def started(self, key: AttemptKey) -> AttemptRecord:
-        """Record that the Job exists: from now on the attempt counts."""
+        """Record that the Job exists: from now on the attempt counts.
+
+        The mirrored status of an open Task shows it as running.
+        """
         ...
 
     async def attempts(self, task_uid: str) -> Sequence[AttemptRecord]:

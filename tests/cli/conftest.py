@@ -124,7 +124,7 @@ async def _record(home: Home, name: str, prompt: str, answer: str | None, bound_
     ledger = SqlLedger(engine, lambda: datetime.now(UTC))
     uid = uuid4().hex
     spec = parse_task({"spec": {"type": "ai", "agentRef": {"name": "heron"}, "prompt": prompt}}, "default", name).spec
-    await ledger.admit("default", name, uid, workflow_id("default", name), spec)
+    await ledger.admit("default", name, uid, workflow_id("default", name), spec, datetime.now(UTC))
     status = TaskStatus(namespace="default", name=name, uid=uid, agent="heron", attempt=1, total_attempts=1)
     ended: dict[str, Any] = {"phase": Phase.FAILED, "message": "exit code 3", "reason": "JobFailed"}
     if answer is not None:

@@ -170,7 +170,7 @@ class Place:
 
     async def binding(self, uid: str) -> SoulBinding | None:
         """Return the binding on record."""
-        return await self.ledger.binding(uid)
+        return (await self.ledger.task(uid)).binding
 
     def jobs_of(self, uid: str) -> list[str]:
         """Return the attempts of a Task for which a Job has run, once for each Job."""
@@ -230,11 +230,6 @@ class Place:
             for process in census.processes()
             if process.parent == orchestrator and _ZYGOTE in self._command(process.pid)
         ]
-
-    async def warm(self) -> None:
-        """Wait until the orchestrator forks Jobs from the preloaded worker."""
-        log = self.home.logs / "orchestrator.log"
-        await until(lambda: "preloaded" in log.read_text().rpartition("polling task queue")[2])
 
     async def ready(self) -> None:
         """Wait until every part is up and at work."""

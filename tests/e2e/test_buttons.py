@@ -109,7 +109,8 @@ class TestReadme:
     async def test_its_signals_and_queries_work_as_written(self, place: Place, gate: Gate) -> None:
         commands = readme_commands()
         await place.agent("reviewer", gate.option)
-        handle = await place.submit("reviewer", "first")
+        name = commands["suspend"].split("task/default/")[1].split()[0]
+        handle = await place.submit("reviewer", name)
         await place.started(handle, 1)
 
         await place.shell(commands["suspend"])

@@ -78,7 +78,6 @@ async def test_zygotes_that_are_killed_are_replaced(place: Place) -> None:
 
 async def test_the_built_in_worker_insists_on_its_report_while_the_gateway_is_away(place: Place) -> None:
     await place.apply("Agent", "rehearses", {"soul": {"inline": "# Patient\n"}, "providerRef": {"name": "rehearsal"}})
-    await place.warm()
     gateway = place.children["gateway"]
     place.arm("report", "before", "gateway")
     handle = await place.submit("rehearses", "patient")

@@ -4,6 +4,7 @@ import json
 import os
 import select
 import signal
+import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,8 +46,8 @@ def disarm(control: Path) -> None:
 
 def fired_at(control: Path) -> float | None:
     """Return when the trigger was pulled; none if it was not."""
-    with suppress(FileNotFoundError):
-        return _fired(control).stat().st_mtime
+    with suppress(FileNotFoundError, ValueError):
+        return float(_fired(control).read_text())
     return None
 
 
@@ -60,7 +61,8 @@ def reached(point: str, when: When) -> None:
     if (trigger.point, trigger.when) != (point, when):
         return
     with suppress(FileExistsError):
-        os.close(os.open(_fired(control), os.O_CREAT | os.O_EXCL))
+        with _fired(control).open("x") as fired:
+            fired.write(str(time.time()))
         kill(_victim(trigger))
 
 

@@ -7,6 +7,7 @@ import stat
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ AGENT = Agent.model_validate({
     "spec": {"soul": {"inline": SOUL}},
 })  # fmt: skip
 SPEC = TaskSpec.model_validate({"type": "ai", "agentRef": {"name": "walrus"}, "prompt": "Say hello."})
+SUBMITTED = datetime(2026, 11, 30, 11, tzinfo=UTC)
 
 
 @asynccontextmanager
@@ -181,12 +183,12 @@ async def test_a_verbose_log_tells_no_persona(tmp_path: Path, clock: Any, caplog
 
 async def test_a_cancelled_call_leaves_all_or_nothing_and_blocks_nobody(ledger: Ledger) -> None:
     for turns in range(40):
-        call = asyncio.ensure_future(ledger.admit("default", f"t{turns}", f"t{turns}", "id", SPEC))
+        call = asyncio.ensure_future(ledger.admit("default", f"t{turns}", f"t{turns}", "id", SPEC, SUBMITTED))
         for _ in range(turns):
             await asyncio.sleep(0)
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-    await ledger.admit("default", "last", "last", "id", SPEC)
+    await ledger.admit("default", "last", "last", "id", SPEC, SUBMITTED)
     for record in await ledger.tasks():
         assert record.spec == SPEC
     assert (await ledger.tasks())[0].name == "last"

@@ -31,6 +31,7 @@ DIGEST = digest_bytes(b"x")
 UID = "3f0c7d9a-run"
 KEY = AttemptKey(task_uid=UID, attempt=1)
 FAILED = Outcome(succeeded=False, reason=Reason.JOB_TIMEOUT, message="it took 10s", exit_code=137)
+SUBMITTED = datetime(2026, 11, 30, 11, tzinfo=UTC)
 
 
 def task_spec(prompt: str = "Say hello.", **fields: Any) -> TaskSpec:
@@ -38,7 +39,7 @@ def task_spec(prompt: str = "Say hello.", **fields: Any) -> TaskSpec:
 
 
 async def admitted(ledger: Ledger, name: str = "hello", uid: str = UID, **fields: Any) -> TaskRecord:
-    return await ledger.admit("default", name, uid, f"task/default/{name}", task_spec(**fields))
+    return await ledger.admit("default", name, uid, f"task/default/{name}", task_spec(**fields), SUBMITTED)
 
 
 async def intended(ledger: Ledger, key: AttemptKey = KEY) -> AttemptKey:
@@ -88,7 +89,9 @@ class TestAdmission:
         )
         assert record.spec == task_spec(timeout="12m0s", env=[{"name": "A", "value": "$HOME\0"}])
         assert record.spec_digest == spec_digest(record.spec)
-        assert record.status == TaskStatus(namespace="default", name="hello", uid=UID, agent="reviewer")
+        assert record.status == TaskStatus(
+            namespace="default", name="hello", uid=UID, agent="reviewer", submission_time=SUBMITTED
+        )
         assert not record.closed
         assert await ledger.task(UID) == await ledger.task_named("default", "hello") == record
 
@@ -143,7 +146,7 @@ class TestTasks:
     async def test_the_newest_are_listed_first(self, ledger: Ledger) -> None:
         for name in ("c", "a", "b"):
             await admitted(ledger, name, uid=name)
-        await ledger.admit("team", "d", "d", "task/team/d", task_spec())
+        await ledger.admit("team", "d", "d", "task/team/d", task_spec(), SUBMITTED)
         assert [record.name for record in await ledger.tasks()] == ["d", "b", "a", "c"]
         assert [record.name for record in await ledger.tasks("default", limit=2)] == ["b", "a"]
         assert await ledger.tasks("none") == []
@@ -151,7 +154,6 @@ class TestTasks:
     async def test_what_does_not_exist_is_not_found(self, ledger: Ledger) -> None:
         for call in (
             ledger.task(UID),
-            ledger.binding(UID),
             ledger.attempts(UID),
             ledger.bind(binding()),
             ledger.edit(UID, task_spec()),
@@ -218,15 +220,15 @@ class TestTasks:
 class TestBinding:
     async def test_a_task_is_unbound_until_it_is_bound(self, ledger: Ledger) -> None:
         await admitted(ledger)
-        assert await ledger.binding(UID) is None
+        assert (await ledger.task(UID)).binding is None
         assert await ledger.bind(binding()) == binding()
-        assert await ledger.binding(UID) == binding()
+        assert (await ledger.task(UID)).binding == binding()
 
     async def test_the_first_binding_stays(self, ledger: Ledger) -> None:
         await admitted(ledger)
         await ledger.bind(binding(generation=1))
         assert await ledger.bind(binding(generation=2)) == binding(generation=1)
-        assert await ledger.binding(UID) == binding(generation=1)
+        assert (await ledger.task(UID)).binding == binding(generation=1)
 
     async def test_of_racing_bindings_one_is_stored(self, ledger: Ledger, other_ledger: Ledger) -> None:
         for number in range(25):
@@ -234,7 +236,7 @@ class TestBinding:
             await admitted(ledger, uid, uid)
             racers = enumerate([ledger, other_ledger] * 2, start=1)
             bound = await asyncio.gather(*(one.bind(binding(uid, generation)) for generation, one in racers))
-            assert set(bound) == {await ledger.binding(uid)}
+            assert set(bound) == {(await ledger.task(uid)).binding}
 
 
 class TestAttempts:

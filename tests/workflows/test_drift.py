@@ -267,7 +267,7 @@ async def test_what_fails_before_binding_binds_nothing(world: World, agent: dict
 
     assert (status.phase, status.reason) == (Phase.FAILED, reason)
     assert status.soul_binding is None
-    assert await world.ledger.binding(status.uid) is None
+    assert (await world.ledger.task(status.uid)).binding is None
     assert not world.jobs.names
     assert not await world.ledger.attempts(status.uid)
 

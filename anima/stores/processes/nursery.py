@@ -139,7 +139,8 @@ class Nursery:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
         await self._process.wait()
-        await self._listener
+        self._listener.cancel()
+        await asyncio.wait([self._listener])
 
 
 def _environment() -> dict[str, str]:

@@ -106,11 +106,14 @@ def _fork(directory: JobDirectory, launch: Launch, environment: dict[str, str]) 
     os.close(gate)
     os.close(report)
     # The Job waits at its gate until it is on disk that it has started.
-    started = directory.decide(_claim(pid))
-    if started:
-        os.write(opener, b"1")
+    if not directory.decide(_claim(pid)):
+        os.close(opener)
+        os.waitpid(pid, 0)
+        directory.remove_scratch()
+        return None
+    os.write(opener, b"1")
     os.close(opener)
-    return _Job(directory, launch, pid, status) if started else None
+    return _Job(directory, launch, pid, status)
 
 
 def _claim(pid: int) -> Claim:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Table, and_, exists, func, select, update
+from sqlalchemy import ColumnElement, Row, Table, and_, exists, func, not_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from anima.model.attempts import (
@@ -16,8 +16,10 @@ from anima.model.attempts import (
     ProgressEvent,
     Usage,
 )
+from anima.model.binding import SoulBinding
 from anima.model.errors import NotFound, Refusal
 from anima.model.reasons import Reason
+from anima.model.task import Phase, TaskStatus
 from anima.stores.sql.engine import SqlStore, guarded
 from anima.stores.sql.tables import attempts, events, insert_if_absent, tasks
 from anima.stores.sql.tasks import no_task
@@ -48,7 +50,7 @@ class SqlAttempts(SqlStore):
 
     @guarded
     async def started(self, key: AttemptKey) -> AttemptRecord:
-        """Record that the Job exists: from now on the attempt counts."""
+        """Record that the Job exists: from now on the attempt counts, and the Task runs."""
         statement = (
             update(attempts)
             .where(at(attempts, key))
@@ -57,8 +59,9 @@ class SqlAttempts(SqlStore):
         )
         async with self._writes.begin() as connection:
             found = (await connection.execute(statement)).one_or_none()
-        if found is None:
-            raise no_attempt(key)
+            if found is None:
+                raise no_attempt(key)
+            await _show_running(connection, key, found.job_name)
         return _record(found)
 
     @guarded
@@ -140,6 +143,27 @@ def at(table: Table, key: AttemptKey) -> ColumnElement[bool]:
 def no_attempt(key: AttemptKey) -> NotFound:
     """Say that the Ledger knows no such attempt."""
     return NotFound(f"there is no attempt {key.path}; it was never intended, or its Task is deleted")
+
+
+async def _show_running(connection: AsyncConnection, key: AttemptKey, job_name: str) -> None:
+    """Mirror in the Task's status how far it has come, for when its workflow is gone."""
+    its_open_task = and_(tasks.c.uid == key.task_uid, not_(tasks.c.closed))
+    stored = (await connection.execute(select(tasks.c.status, tasks.c.binding).where(its_open_task))).one_or_none()
+    if stored is None:
+        return
+    counted = select(func.count(attempts.c.started_at), func.min(attempts.c.started_at))
+    total, first = (await connection.execute(counted.where(attempts.c.task_uid == key.task_uid))).one()
+    fields = {
+        "phase": Phase.RUNNING,
+        "attempt": key.attempt,
+        "iteration": key.iteration,
+        "total_attempts": total,
+        "start_time": first,
+        "job_name": job_name,
+        "soul_binding": SoulBinding.model_validate_json(stored.binding) if stored.binding else None,
+    }
+    status = TaskStatus.model_validate_json(stored.status).model_copy(update=fields)
+    await connection.execute(update(tasks).where(its_open_task).values(status=status.model_dump_json()))
 
 
 async def _require_task(connection: AsyncConnection, uid: str) -> None:

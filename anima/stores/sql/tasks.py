@@ -1,6 +1,7 @@
 """Tasks in the Ledger: their names, specs, bindings and statuses."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, delete, func, not_, select, update
@@ -19,8 +20,12 @@ class SqlTasks(SqlStore):
     """Tasks, one row each."""
 
     @guarded
-    async def admit(self, namespace: str, name: str, uid: str, workflow_id: str, spec: TaskSpec) -> TaskRecord:
+    async def admit(
+        self, namespace: str, name: str, uid: str, workflow_id: str, spec: TaskSpec, submitted_at: datetime
+    ) -> TaskRecord:
         """Claim the name for this Task, or return the record that has it."""
+        agent = spec.agent_ref.name
+        status = TaskStatus(namespace=namespace, name=name, uid=uid, agent=agent, submission_time=submitted_at)
         row = {
             "uid": uid,
             "namespace": namespace,
@@ -28,7 +33,7 @@ class SqlTasks(SqlStore):
             "workflow_id": workflow_id,
             "spec": spec.model_dump_json(),
             "spec_digest": spec_digest(spec),
-            "status": TaskStatus(namespace=namespace, name=name, uid=uid, agent=spec.agent_ref.name).model_dump_json(),
+            "status": status.model_dump_json(),
             "closed": False,
         }
         async with self._writes.begin() as connection:
@@ -106,13 +111,6 @@ class SqlTasks(SqlStore):
         return SoulBinding.model_validate_json(stored)
 
     @guarded
-    async def binding(self, task_uid: str) -> SoulBinding | None:
-        """Return the binding of a Task, if it is bound."""
-        async with self._reads.connect() as connection:
-            stored = (await _required(connection, task_uid)).binding
-        return None if stored is None else SoulBinding.model_validate_json(stored)
-
-    @guarded
     async def progress(self, status: TaskStatus) -> None:
         """Mirror the status of an open Task."""
         async with self._writes.begin() as connection:
@@ -174,4 +172,5 @@ def _record(row: Row[Any]) -> TaskRecord:
         spec_digest=row.spec_digest,
         status=TaskStatus.model_validate_json(row.status),
         closed=row.closed,
+        binding=None if row.binding is None else SoulBinding.model_validate_json(row.binding),
     )

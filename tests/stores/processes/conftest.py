@@ -1,5 +1,6 @@
 """Jobs of one home, started in each of the ways there are."""
 
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -46,3 +47,16 @@ def fifo(tmp_path: Path) -> Iterator[Callable[[str], Fifo]]:
 @pytest.fixture
 def witness(tmp_path: Path) -> Witness:
     return Witness(tmp_path / "witness")
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[None]:
+    """Run without root's right to write anywhere."""
+    if os.geteuid() != 0:
+        yield
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

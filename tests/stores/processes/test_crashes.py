@@ -85,6 +85,8 @@ async def test_a_job_whose_supervisor_was_killed_is_lost_with_all_its_group(
     supervisor = anyhow.supervisor()
     os.kill(supervisor, signal.SIGKILL)
     await gone(supervisor)
+    # The Job itself at once, the rest when somebody looks.
+    await gone(pids[1])
     lost = await anyhow.observe()
     assert (lost.phase, lost.exit_code, lost.ended_at) == (JobPhase.LOST, None, NOW)
     assert lost.message == "its supervisor died before it could write down the exit status"

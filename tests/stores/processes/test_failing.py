@@ -1,7 +1,6 @@
 """What cannot be started, and what it says."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,6 @@ from tests.stores.processes.bench import (
     Witness,
     spec_of,
 )
-
-
-@pytest.fixture
-def unprivileged() -> Iterator[None]:
-    """Run without root's right to write anywhere."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
 
 
 async def test_a_read_only_home_is_an_operational_failure(bench: Bench, unprivileged: None) -> None:

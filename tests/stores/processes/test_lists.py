@@ -34,7 +34,7 @@ async def test_jobs_that_ended_without_an_orchestrator_are_told_first(home: Home
         assert {(await anext(ended)).name for _ in range(2)} == {"early", "late"}
 
 
-async def test_no_end_is_made_up(bench: Bench, fifo: Callable[[str], Fifo]) -> None:
+async def test_no_end_is_made_up(bench: Bench, fifo: Callable[[str], Fifo], caplog: pytest.LogCaptureFixture) -> None:
     go = fifo("go")
     await bench.start(go.wait)
     ended = bench.jobs.ended()
@@ -46,6 +46,7 @@ async def test_no_end_is_made_up(bench: Bench, fifo: Callable[[str], Fifo]) -> N
     assert (await told).name == "other"
     go.send()
     assert (await anext(ended)).name == "job"
+    assert caplog.records == []
 
 
 async def test_records_tell_every_job_that_exists(bench: Bench) -> None:

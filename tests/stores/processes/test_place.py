@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import stat
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from anima.home import Home
+from anima.stores.processes.directory import JobDirectory
 from tests.stores.processes.bench import (
     Bench,
     Fifo,
@@ -138,6 +140,19 @@ async def test_the_scratch_directory_is_gone_at_the_end_whatever_is_in_it(anyhow
     assert (ended.exit_code, ended.message) == (0, "")
     assert not (anyhow.directory() / "scratch").exists()
     assert stat.S_IMODE((tmp_path / "outside").stat().st_mode) == 0o755
+
+
+def test_a_scratch_directory_is_removed_even_if_the_job_locked_itself_out(unprivileged: None) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        job, outside = JobDirectory(Path(temporary, "job")), Path(temporary, "outside")
+        (job.scratch / "a/b").mkdir(parents=True)
+        outside.mkdir(mode=0o750)
+        (job.scratch / "a/link").symlink_to(outside)
+        for path in (job.scratch / "a/b", job.scratch / "a", job.scratch):
+            path.chmod(0)
+        assert job.remove_scratch() == ""
+        assert not job.scratch.exists()
+        assert stat.S_IMODE(outside.stat().st_mode) == 0o750
 
 
 async def test_output_of_any_bytes_and_line_length_is_kept(anyhow: Bench) -> None:

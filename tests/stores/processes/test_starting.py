@@ -45,12 +45,17 @@ async def test_creating_again_adopts_a_running_and_an_ended_job(
     assert witness.starts == 1
 
 
-async def test_many_creations_of_one_job_at_once_start_one_process(bench: Bench, witness: Witness) -> None:
+async def test_many_creations_of_one_job_at_once_start_one_process(
+    bench: Bench, witness: Witness, fifo: Callable[[str], Fifo]
+) -> None:
+    go = fifo("go")
     async with local_jobs(bench.home) as others:
-        spec = spec_of()
-        environment = {"PROGRAM": SensitiveText(witness.testify)}
-        uids = await asyncio.gather(*(jobs.create(spec, environment) for jobs in (bench.jobs, others) * 10))
+        assert await others.preloaded()
+        environment = {"PROGRAM": SensitiveText(witness.testify + go.wait)}
+        uids = await asyncio.gather(*(jobs.create(spec_of(), environment) for jobs in (bench.jobs, others) * 10))
         assert len(set(uids)) == 1
+        assert (await bench.observe()).phase is JobPhase.RUNNING
+        go.send()
         assert (await Bench(others, bench.home).end()).exit_code == 0
     assert witness.starts == 1
 

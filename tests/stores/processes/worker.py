@@ -2,11 +2,14 @@
 
 import os
 import sys
+import tempfile
 
 
 def preload() -> None:
     sys.stdout.write("what is printed here must not get between requests and answers\n")
     sys.stdout.flush()
+    # Many a module asks for it when it is imported.
+    tempfile.gettempdir()
 
 
 def main() -> int:

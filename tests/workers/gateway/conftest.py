@@ -156,7 +156,7 @@ def begin(ledger: SqlLedger) -> Callable[..., Awaitable[AttemptKey]]:
 
     async def begin(name: str = "review", attempt: int = 1) -> AttemptKey:
         spec = TaskSpec(type="ai", agent_ref=Reference(name="reviewer"), prompt="Review it.", env=[])
-        record = await ledger.admit("default", name, f"uid-of-{name}", workflow_id("default", name), spec)
+        record = await ledger.admit("default", name, f"uid-of-{name}", workflow_id("default", name), spec, NOW)
         key = AttemptKey(task_uid=record.uid, iteration=0, attempt=attempt)
         await ledger.intend(key, job_name(name, record.uid, 0, attempt), attempt_input(name, key))
         await ledger.started(key)

@@ -59,7 +59,7 @@ async def test_a_result_arrives_byte_for_byte_with_its_digest(
 
 async def test_a_task_without_a_result_says_how_it_stands(gateway: Gateway, begin: Begin, ledger: SqlLedger) -> None:
     key = await begin()
-    with pytest.raises(NotFound, match="Task default/review has no result; it is Pending"):
+    with pytest.raises(NotFound, match="Task default/review has no result; it is Running"):
         await gateway.result("default", "review")
     await ledger.decide(key, Outcome(succeeded=False, reason=Reason.JOB_FAILED))
     await close(ledger, key, Phase.FAILED)
