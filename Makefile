@@ -23,8 +23,8 @@ run: $(STAMP) ## install, start everything, run one Task and print its answer
 test: $(STAMP) ## what needs nothing but Python packages
 	$(BIN)/pytest -q -m 'not soak and not verify'
 
-verify: $(STAMP) ## what needs more than Python packages
-	@# pytest exits with 5 if it finds no test at all: that is a failure here too.
+verify: $(STAMP) ## everything with real parts: kills of every process, a fresh clone
+	@# pytest exits with 5, a failure, if it finds no test at all.
 	@echo 'verify: the tests that are marked `verify`'
 	$(BIN)/pytest -q -m verify
 

@@ -9,9 +9,10 @@ from activities.heartbeat import heartbeats
 from activities.providers import ProviderResolver
 from activities.souls import Resolved, SoulResolver
 from anima.model.attempts import AttemptInput, AttemptKey, ProviderSettings
-from anima.model.binding import check_binding, check_inputs
+from anima.model.binding import check_binding
 from anima.model.composition import ENVELOPE_VERSION
 from anima.model.digests import digest_bytes
+from anima.model.inputs import check_inputs
 from anima.model.jobs import JobPhase, JobSpec
 from anima.model.persona import SensitiveText
 from anima.model.resources import ResourceRequirements
@@ -66,7 +67,7 @@ class JobActivities:
         version = bound.envelope_version if bound else ENVELOPE_VERSION
         resolved = await self._souls.resolve(record.namespace, record.spec, version)
         if bound is not None:
-            check_binding(bound, resolved.revision, record.spec)
+            check_binding(bound, resolved.revision)
         elif resolved.prompt.digest != request.prompt_digest:
             return await self._changed(record, request)
         await self._start(record, resolved, request)

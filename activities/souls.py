@@ -12,9 +12,10 @@ from temporalio import activity
 from activities.providers import ProviderResolver
 from anima.model.agent import Agent, SoulSource, TextSource
 from anima.model.attempts import AttemptKey, AttemptRecord
-from anima.model.binding import INPUTS_VERSION, Revision, SoulBinding, check_binding, check_inputs, inputs_digest
+from anima.model.binding import Revision, SoulBinding, check_binding
 from anima.model.composition import ENVELOPE_VERSION, ComposedPrompt, DeliveryPath, check_delivery, compose
 from anima.model.errors import NotFound, Refusal
+from anima.model.inputs import INPUTS_VERSION, check_inputs, inputs_digest
 from anima.model.jobs import JobPhase
 from anima.model.names import job_name
 from anima.model.persona import PersonaText, SensitiveText, check_expected, persona_from_text
@@ -160,7 +161,7 @@ class SoulActivities:
         # First, so that a changed agentRef is told as what it is.
         check_inputs(bound, record.spec)
         resolved = await self._resolver.resolve(record.namespace, record.spec, bound.envelope_version)
-        check_binding(bound, resolved.revision, record.spec)
+        check_binding(bound, resolved.revision)
         return resolved
 
     async def _bind(
@@ -186,7 +187,8 @@ class SoulActivities:
                 bound_at=self._clock(),
             )
         )
-        check_binding(stored, revision, record.spec)
+        check_inputs(stored, record.spec)
+        check_binding(stored, revision)
         return stored
 
     async def _has_started(self, record: TaskRecord, attempts: Sequence[AttemptRecord]) -> bool:

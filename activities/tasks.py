@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from anima.model.binding import changed_fields
 from anima.model.errors import Refusal
+from anima.model.inputs import changed_fields
 from anima.model.reasons import Reason
 from anima.model.steps import Admit, Admitted, Close, Edit
 from anima.model.task import Phase, TaskStatus

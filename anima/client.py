@@ -19,8 +19,8 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReus
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from anima.handle import TaskHandle
-from anima.model.binding import spec_digest
 from anima.model.errors import Refusal, Unavailable
+from anima.model.inputs import spec_digest
 from anima.model.manifest import KINDS, parse_resource, parse_task
 from anima.model.names import check_label, workflow_id
 from anima.model.reasons import Reason

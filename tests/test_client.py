@@ -13,8 +13,8 @@ from temporalio.worker import Worker
 
 from anima.client import SPEC_DIGEST_MEMO, AnimaClient, ListedTask
 from anima.model.base import MAX_INT
-from anima.model.binding import spec_digest
 from anima.model.errors import NotFound, Refusal, Unavailable
+from anima.model.inputs import spec_digest
 from anima.model.manifest import parse_task
 from anima.model.reasons import Reason
 from anima.model.task import Phase

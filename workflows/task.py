@@ -14,8 +14,9 @@ from temporalio.exceptions import ApplicationError, CancelledError
 
 with workflow.unsafe.imports_passed_through():
     from anima.model.attempts import Outcome
-    from anima.model.binding import SoulBinding, changed_fields
+    from anima.model.binding import SoulBinding
     from anima.model.errors import Refusal
+    from anima.model.inputs import changed_fields
     from anima.model.manifest import parse_task
     from anima.model.names import workflow_id
     from anima.model.reasons import Reason

@@ -4,28 +4,14 @@ Source of the rules: agent-soul, "Revisions, retries, and Sessions".
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from anima.model.base import Int, Model
 from anima.model.digests import Digest, digest_json
-from anima.model.errors import Refusal, Unavailable
+from anima.model.errors import Refusal
 from anima.model.reasons import Reason
-
-if TYPE_CHECKING:
-    from anima.model.task import TaskSpec
-
-INPUTS_VERSION = 1
-
-# Each version names its fields and is kept for ever: a field that a later
-# release adds must not look like drift to a Task in flight.
-_PROJECTIONS = {
-    1: frozenset({
-        "type", "agentRef", "prompt", "ai", "retryPolicy", "timeout", "deadline", "env", "resources", "priority",
-    }),
-}  # fmt: skip
-CONTROL_FIELDS = frozenset({"suspend"})
 
 
 class SoulBinding(Model):
@@ -37,7 +23,7 @@ class SoulBinding(Model):
     soul_digest: Digest
     prompt_digest: Digest
     inputs_digest: Digest
-    inputs_version: Int = INPUTS_VERSION
+    inputs_version: Int
     envelope_version: Int
     bound_at: Annotated[datetime, Field(strict=False)]
 
@@ -57,74 +43,12 @@ class Revision(Model):
         return digest_json("anima.session-revision/1", self.to_json())
 
 
-def inputs_digest(spec: "TaskSpec", version: int = INPUTS_VERSION) -> str:
-    """Digest a Task's frozen inputs: every field but the control fields.
-
-    Defaults are applied and durations and quantities normalised first, so equal
-    meanings have equal digests.
-
-    Args:
-        spec: the Task's spec.
-        version: the projection that the binding names.
+def check_binding(bound: SoulBinding, current: Revision) -> None:
+    """Refuse to go on under anything but the bound revision; `check_inputs` is its twin.
 
     Raises:
-        Refusal: `FrozenInputDrift` if the spec uses fields newer than `version`.
-        Unavailable: `version` is newer than this release.
+        Refusal: `SoulRemoved` or `SoulDrift`.
     """
-    if version not in _PROJECTIONS:
-        raise Unavailable(f"this release does not know inputs version {version}; run the release that bound the Task")
-    fields = _PROJECTIONS[version]
-    newer = _used_fields(spec) - fields - CONTROL_FIELDS
-    if newer:
-        raise Refusal(
-            Reason.FROZEN_INPUT_DRIFT,
-            f"the Task's spec uses {', '.join(sorted(newer))}, which inputs version {version} does not cover",
-        )
-    body = spec.to_json()
-    return digest_json(f"anima.task-inputs/{version}", {key: body[key] for key in sorted(fields & body.keys())})
-
-
-def _used_fields(spec: "TaskSpec") -> set[str]:
-    return {
-        field.alias or name
-        for name, field in type(spec).model_fields.items()
-        if getattr(spec, name) != field.get_default(call_default_factory=True)
-    }
-
-
-def spec_digest(spec: "TaskSpec") -> str:
-    """Digest a whole Task spec, control fields too: its content at submission."""
-    return digest_json("anima.task-spec/1", spec.to_json())
-
-
-def changed_fields(before: "TaskSpec", after: "TaskSpec") -> list[str]:
-    """Name the frozen fields in which two specs differ."""
-    old, new = before.to_json(), after.to_json()
-    keys = (old.keys() | new.keys()) - CONTROL_FIELDS
-    return sorted(key for key in keys if old.get(key) != new.get(key))
-
-
-def check_inputs(bound: SoulBinding, spec: "TaskSpec") -> None:
-    """Refuse a Task whose frozen inputs are not those that were bound.
-
-    Raises:
-        Refusal: `FrozenInputDrift`.
-    """
-    now = inputs_digest(spec, bound.inputs_version)
-    if now != bound.inputs_digest:
-        raise Refusal(
-            Reason.FROZEN_INPUT_DRIFT,
-            f"the Task's spec has inputs digest {now}, it was bound with {bound.inputs_digest}",
-        )
-
-
-def check_binding(bound: SoulBinding, current: Revision, spec: "TaskSpec") -> None:
-    """Refuse to go on under anything but the bound revision and inputs.
-
-    Raises:
-        Refusal: `SoulRemoved`, `SoulDrift` or `FrozenInputDrift`.
-    """
-    check_inputs(bound, spec)
     if current.soul_digest is None and current.agent_uid == bound.agent_uid:
         raise Refusal(Reason.SOUL_REMOVED, f"the Agent has no soul any more, the Task was bound to {bound.soul_digest}")
     for name, was, now in _identities(bound, current):

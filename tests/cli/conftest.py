@@ -147,6 +147,7 @@ def _binding(uid: str, prompt: dict[str, Any]) -> SoulBinding:
         soul_digest=prompt["soulDigest"],
         prompt_digest=prompt["promptDigest"],
         inputs_digest=digest_bytes(b""),
+        inputs_version=1,
         envelope_version=prompt["envelopeVersion"],
         bound_at=datetime.now(UTC),
     )

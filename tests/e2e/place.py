@@ -254,24 +254,28 @@ class Place:
     async def quiet(self, seconds: float = 30) -> None:
         """Wait until no Job, no supervisor and no zygote of a dead orchestrator runs."""
         deadline = time.monotonic() + seconds
-        while strays := [*self._held(), *self._strays()]:
+        while strays := self._strays():
             assert time.monotonic() < deadline, strays
             await asyncio.sleep(0.1)
 
-    def _held(self) -> list[str]:
+    def supervisors(self) -> dict[str, int]:
+        """Return the supervisors that run, by the name of their Job."""
         directories = [JobDirectory(path) for path in self.home.jobs.glob("[!.]*/*")]
-        return [directory.name for directory in directories if directory.holder() is not None]
+        held = {directory.name: directory.holder() for directory in directories}
+        return {name: pid for name, pid in held.items() if pid is not None}
+
+    def jobs(self) -> list[int]:
+        """Return the processes of Jobs with the test's own program."""
+        witness = os.fsencode(str(self.witness))
+        return [one.pid for one in census.processes() if witness in self._command(one.pid).split(b"\0")]
 
     def _strays(self) -> list[str]:
         orchestrator = self.children["orchestrator"].pid
-        found = {process.pid: (process.parent, self._command(process.pid)) for process in census.processes()}
-        jobs = [command for _, command in found.values() if os.fsencode(str(self.witness)) in command.split(b"\0")]
-        forks = [
-            (parent, command)
-            for pid, (parent, command) in found.items()
-            if _ZYGOTE in command and parent != orchestrator and self._is_mine(pid)
-        ]
-        return [str(stray) for stray in (*jobs, *forks)]
+        forks = [one for one in census.processes() if one.parent != orchestrator and self._is_fork(one.pid)]
+        return [*self.supervisors(), *(f"Job {pid}" for pid in self.jobs()), *(str(fork) for fork in forks)]
+
+    def _is_fork(self, pid: int) -> bool:
+        return _ZYGOTE in self._command(pid) and self._is_mine(pid)
 
     def _command(self, pid: int) -> bytes:
         with suppress(OSError):

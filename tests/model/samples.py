@@ -207,7 +207,10 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
         Admit,
         {"namespace": "birds", "name": "review", "taskUid": "task-1", "workflowId": "task/x", "spec": SPEC, "now": NOW},
     ),
-    (Admitted, {"closed": STATUS, "jobsQueue": "jobs", "submittedAt": NOW, "checkInterval": "1m0s"}),
+    (
+        Admitted,
+        {"closed": STATUS, "progress": STATUS, "jobsQueue": "jobs", "submittedAt": NOW, "checkInterval": "1m0s"},
+    ),
     (Edit, {"taskUid": "task-1", "spec": SPEC}),
     (Bind, {"key": KEY}),
     (

@@ -19,9 +19,10 @@ from anima.model.attempts import (
     Report,
     Usage,
 )
-from anima.model.binding import SoulBinding, inputs_digest, spec_digest
+from anima.model.binding import SoulBinding
 from anima.model.digests import digest_bytes
 from anima.model.errors import Conflict, NotFound, Refusal
+from anima.model.inputs import inputs_digest, spec_digest
 from anima.model.reasons import Reason
 from anima.model.task import Phase, TaskSpec, TaskStatus
 from anima.stores.ports import Ledger, TaskRecord
@@ -69,6 +70,7 @@ def binding(uid: str = UID, generation: int = 1) -> SoulBinding:
         soul_digest=DIGEST,
         prompt_digest=DIGEST,
         inputs_digest=inputs_digest(task_spec()),
+        inputs_version=1,
         envelope_version=1,
         bound_at=datetime(2026, 11, 30, tzinfo=UTC),
     )

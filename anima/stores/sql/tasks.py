@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, and_, case, delete, func, not_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from anima.model.binding import SoulBinding, spec_digest
+from anima.model.binding import SoulBinding
 from anima.model.errors import Conflict, NotFound, Refusal
+from anima.model.inputs import spec_digest
 from anima.model.reasons import Reason
 from anima.model.task import TaskSpec, TaskStatus
 from anima.stores.ports import TaskRecord
