@@ -3,6 +3,9 @@
 Source of the rules: agent-soul, "Revisions, retries, and Sessions".
 """
 
+from functools import cache
+from typing import Any
+
 from anima.model.binding import SoulBinding
 from anima.model.digests import digest_json
 from anima.model.errors import Refusal, Unavailable
@@ -49,10 +52,15 @@ def inputs_digest(spec: TaskSpec, version: int = INPUTS_VERSION) -> str:
 
 
 def _used_fields(spec: TaskSpec) -> set[str]:
+    return {alias for name, (alias, default) in _defaults(type(spec)).items() if getattr(spec, name) != default}
+
+
+@cache
+def _defaults(model: type[TaskSpec]) -> dict[str, tuple[str, Any]]:
+    # Finding a default takes pydantic longer than the digest itself.
     return {
-        field.alias or name
-        for name, field in type(spec).model_fields.items()
-        if getattr(spec, name) != field.get_default(call_default_factory=True)
+        name: (field.alias or name, field.get_default(call_default_factory=True))
+        for name, field in model.model_fields.items()
     }
 
 

@@ -333,7 +333,12 @@ async def open_place(directory: Path, environ: Mapping[str, str] | None = None) 
                 said=said,
             )
             await place.apply("Provider", "rehearsal", {"type": "rehearsal"})
-            yield place
-            await engine.dispose()
+            try:
+                yield place
+            finally:
+                await engine.dispose()
+                # What a failed test leaves would outlive the stack, as Jobs do.
+                for pid in (*place.supervisors().values(), *place.jobs()):
+                    kill(pid)
     finally:
         process._HEALTHY_AFTER = healthy_after
