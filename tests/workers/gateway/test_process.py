@@ -107,3 +107,10 @@ async def test_no_log_line_holds_a_query_a_header_or_a_body(tmp_path: Path) -> N
         _, said = await process.communicate()
     assert token not in said.decode()
     assert "Marigold" not in said.decode()
+
+
+def test_an_answer_is_sent_without_waiting_for_more() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
