@@ -18,11 +18,14 @@ from anima.stack.addresses import TEMPORAL_NAMESPACE, Addresses
 from anima.stack.ports import HOST, Ports
 from anima.stack.process import Part, StackError
 
-# The server reads a shard's queue at most this often a second; by default 20
-# times, which spaces the steps of a Task 50 ms apart.
 _DYNAMIC_CONFIG = {
+    # The server reads a shard's queue at most this often a second; by default 20
+    # times, which spaces the steps of a Task 50 ms apart.
     "history.transferProcessorMaxPollRPS": "1000",
     "history.visibilityProcessorMaxPollRPS": "1000",
+    # A workflow whose orchestrator was killed in a step goes on after this time
+    # instead of ten seconds.
+    "history.defaultWorkflowTaskTimeout": '"5s"',
 }
 # Commits survive a loss of power, and readers do not wait for them.
 _PRAGMAS = {"journal_mode": "wal", "synchronous": "full"}
