@@ -26,8 +26,8 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from anima.core_schema import parse_integer, resolve
-from anima.model.plain import MAX_DEPTH, child_path
-from anima.model.problems import Problem
+from anima.model.plain import MAX_DEPTH
+from anima.model.problems import Problem, child_path
 
 MAX_NODES = 100_000
 """Values in one document, each alias counted as often as it is used."""

@@ -80,7 +80,8 @@ class Usage(Model):
 class Report(Model):
     """What a worker sends once: an answer, or the reason why there is none."""
 
-    answer: Annotated[str, Field(max_length=MAX_RESULT_BYTES)] | None = None
+    answer: str | None = None
+    """At most `MAX_RESULT_BYTES` in UTF-8, which the Ledger checks."""
     reason: Annotated[Reason | None, Field(strict=False)] = None
     message: Annotated[str, Field(max_length=4096)] = ""
     usage: Usage = Usage()

@@ -18,8 +18,8 @@ from anima.model.agent import Agent
 from anima.model.composition import DeliveryPath, check_delivery, compose
 from anima.model.errors import Refusal
 from anima.model.persona import PersonaText, check_expected, persona_from_text
-from anima.model.plain import child_path, plain_problems
-from anima.model.problems import Problem, problems_of, summary
+from anima.model.plain import plain_problems
+from anima.model.problems import Problem, child_path, problems_of, summary
 from anima.model.provider import Provider
 from anima.model.reasons import Reason
 from anima.model.resources import API_VERSION, DEFAULT_NAMESPACE, ConfigMap, Resource, Secret
@@ -148,7 +148,8 @@ def _parse(kind: Kind, data: Mapping[str, Any], faults: list[_Fault] | None = No
         found += [_Fault(kind.reason, problem) for problem in decoding]
     known = [fault.problem.path for fault in found]
     try:
-        resource = kind.model.model_validate(body)
+        # By the names on the wire only: `agent_ref` is no field of a manifest.
+        resource = kind.model.model_validate(body, by_alias=True, by_name=False)
     except ValidationError as error:
         problems = problems_of(error, kind.model, _ENOUGH)
         problems = [problem for problem in problems if not _covered(problem.path, known)]
@@ -254,6 +255,5 @@ def _refusal(subject: str, faults: list[_Fault], otherwise: Reason = Reason.RESO
 
 
 def _shortened(problem: Problem) -> Problem:
-    # Paths hold the names of unknown fields, which may be of any length.
     path = problem.path if len(problem.path) <= _MAX_PATH else problem.path[:_MAX_PATH] + "…"
-    return Problem(path.encode(errors="backslashreplace").decode(), problem.message, problem.remedy)
+    return Problem(path, problem.message, problem.remedy)

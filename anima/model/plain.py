@@ -5,17 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from anima.model.base import MAX_INT
-from anima.model.problems import Problem
+from anima.model.problems import Problem, child_path
 
 MAX_DEPTH = 64
-
-
-def child_path(path: str, part: str | int) -> str:
-    """Return the path of a field or element below `path`."""
-    if isinstance(part, int):
-        return f"{path}[{part}]"
-    key = part.encode(errors="backslashreplace").decode()
-    return f"{path}.{key}" if path else key
 
 
 def plain_problems(data: Any) -> Iterator[Problem]:

@@ -1,14 +1,17 @@
 """Faults in an object, each with the path to the field and what to do."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import reduce
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,63}")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -60,11 +63,20 @@ def _problem(detail: Any, model: type[BaseModel] | None) -> Problem:
             return Problem(path, _lower(detail["msg"]))
 
 
+def child_path(path: str, part: str | int) -> str:
+    """Return the path of a field or element below `path`.
+
+    What does not look like a name is not repeated: an indentation gone wrong makes
+    a key of a line of somebody's text.
+    """
+    if isinstance(part, int):
+        return f"{path}[{part}]"
+    name = part if _NAME.fullmatch(part) else "<not a name>"
+    return f"{path}.{name}" if path else name
+
+
 def _path(loc: tuple[int | str, ...]) -> str:
-    text = ""
-    for part in loc:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
+    return reduce(child_path, loc, "")
 
 
 def _suggestion(loc: tuple[int | str, ...], model: type[BaseModel] | None) -> str:

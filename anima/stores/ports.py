@@ -137,11 +137,19 @@ class Ledger(Protocol):
         ...
 
     async def bind(self, binding: SoulBinding) -> SoulBinding:
-        """Write the binding if there is none, and return the one that is stored."""
+        """Write the binding if there is none, and return the one that is stored.
+
+        Raises:
+            Conflict: the Task is closed.
+        """
         ...
 
     async def intend(self, key: AttemptKey, job_name: str, attempt_input: AttemptInput) -> AttemptRecord:
-        """Record that a Job is about to be created; again is the same."""
+        """Record that a Job is about to be created; again is the same.
+
+        Raises:
+            Conflict: the Task is closed: a worker that was given up starts nothing.
+        """
         ...
 
     async def started(self, key: AttemptKey) -> AttemptRecord:

@@ -112,8 +112,19 @@ def test_keys_that_are_not_text_are_refused_with_their_path():
 
 def test_lone_surrogates_in_keys_and_values_are_refused_with_a_printable_path():
     refusal = refused(agent(systemPrompt={"inline": "\ud800"}, model={"\udfff": 1}))
-    assert paths(refusal) == ["spec.systemPrompt.inline", "spec.model.\\udfff"]
+    assert paths(refusal) == ["spec.systemPrompt.inline", "spec.model.<not a name>"]
     str(refusal).encode()
+
+
+def test_a_line_of_a_soul_that_became_a_key_is_not_repeated():
+    refusal = refused(agent(**{"You are PERSONA-MARKER, be kind": None, "soul": {"inline": "x", "Be direct": "x"}}))
+    assert paths(refusal) == ["spec.soul.<not a name>", "spec.<not a name>"]
+    assert "PERSONA-MARKER" not in repr(refusal.problems) + str(refusal)
+    assert "Be direct" not in repr(refusal.problems) + str(refusal)
+
+
+def test_a_field_is_known_by_its_name_on_the_wire_only():
+    assert paths(refused(agent(system_prompt={"inline": "x"}))) == ["spec.system_prompt"]
 
 
 def test_nesting_beyond_the_limit_is_refused():

@@ -232,6 +232,16 @@ class TestBinding:
         assert await ledger.bind(binding(generation=2)) == binding(generation=1)
         assert (await ledger.task(UID)).binding == binding(generation=1)
 
+    async def test_a_closed_task_is_bound_no_more_and_starts_nothing(self, ledger: Ledger) -> None:
+        await admitted(ledger)
+        await ledger.close(status(Phase.FAILED))
+        with pytest.raises(Conflict, match="is closed"):
+            await ledger.bind(binding())
+        with pytest.raises(Conflict, match="is closed"):
+            await ledger.intend(KEY, "job", attempt_input())
+        assert not await ledger.attempts(UID)
+        assert (await ledger.task(UID)).binding is None
+
     async def test_of_racing_bindings_one_is_stored(self, ledger: Ledger, other_ledger: Ledger) -> None:
         for number in range(25):
             uid = f"t{number}"

@@ -6,14 +6,15 @@ from fastapi import APIRouter, Request, Response, status
 from starlette.background import BackgroundTask
 from starlette.responses import JSONResponse
 
-from anima.model.attempts import AttemptKey, ProgressEvent, Report
+from anima.model.attempts import MAX_RESULT_BYTES, AttemptKey, ProgressEvent, Report
 from anima.model.errors import NotFound
 from workers.gateway.bodies import parse_model, read_body
 from workers.gateway.security import OpenAttempt, ProvenAttempt, gone
 from workers.gateway.services import Given, Services
 
 MAX_EVENT_BODY_BYTES = 64 * 1024
-MAX_REPORT_BODY_BYTES = 1280 * 1024
+# JSON may write one byte of an answer as six.
+MAX_REPORT_BODY_BYTES = 6 * MAX_RESULT_BYTES + 64 * 1024
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/v1/attempts/{task_uid}/{iteration}/{attempt}")

@@ -22,7 +22,7 @@ from anima.model.reasons import Reason
 from anima.model.task import Phase, TaskStatus
 from anima.stores.sql.engine import SqlStore, guarded
 from anima.stores.sql.tables import attempts, events, insert_if_absent, tasks
-from anima.stores.sql.tasks import no_task
+from anima.stores.sql.tasks import no_task, require_open
 
 _RECORD = (
     attempts.c.task_uid,
@@ -43,7 +43,7 @@ class SqlAttempts(SqlStore):
         """Record that a Job is about to be created; again is the same."""
         row = columns(key) | {"job_name": job_name, "input": attempt_input.model_dump_json()}
         async with self._writes.begin() as connection:
-            await _require_task(connection, key.task_uid)
+            await require_open(connection, key.task_uid)
             if await insert_if_absent(connection, attempts, row):
                 return AttemptRecord(key=key, job_name=job_name)
             return _record(await _required(connection, key))

@@ -80,10 +80,7 @@ class SqlTasks(SqlStore):
         """Replace the spec of an open Task."""
         async with self._writes.begin() as connection:
             await connection.execute(update(tasks).where(_open(uid)).values(spec=spec.model_dump_json()))
-            found = await _required(connection, uid)
-            if found.closed:
-                raise Conflict(f"Task {found.namespace}/{found.name} is closed; submit the changed spec as a new Task")
-        return _record(found)
+            return _record(await require_open(connection, uid))
 
     @guarded
     async def delete_task(self, namespace: str, name: str) -> None:
@@ -106,9 +103,8 @@ class SqlTasks(SqlStore):
             .returning(tasks.c.binding)
         )
         async with self._writes.begin() as connection:
+            await require_open(connection, binding.task_uid)
             stored = await connection.scalar(statement)
-        if stored is None:
-            raise no_task(binding.task_uid)
         return SoulBinding.model_validate_json(stored)
 
     @guarded
@@ -160,6 +156,17 @@ async def _required(connection: AsyncConnection, uid: str) -> Row[Any]:
     found = await _find(connection, tasks.c.uid == uid)
     if found is None:
         raise no_task(uid)
+    return found
+
+
+async def require_open(connection: AsyncConnection, uid: str) -> Row[Any]:
+    """Return the row of a Task that has not ended, and keep it from ending meanwhile."""
+    query = select(tasks).where(tasks.c.uid == uid).with_for_update()
+    found = (await connection.execute(query)).one_or_none()
+    if found is None:
+        raise no_task(uid)
+    if found.closed:
+        raise Conflict(f"Task {found.namespace}/{found.name} is closed; submit it as a new Task")
     return found
 
 

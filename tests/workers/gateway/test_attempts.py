@@ -105,6 +105,14 @@ async def test_an_answer_of_the_limit_is_stored_and_one_byte_more_is_refused(wor
     assert await ledger.result(worker.key) == longest
 
 
+async def test_the_longest_answer_is_taken_however_json_writes_it(worker: Worker, ledger: SqlLedger) -> None:
+    longest = "\x01" * MAX_RESULT_BYTES
+    over = await worker.post("report", json.dumps({"answer": longest + "\x01"}).encode())
+    assert (over.status_code, over.json()["error"]["reason"]) == (422, Reason.ANSWER_TOO_LARGE)
+    assert (await worker.post("report", json.dumps({"answer": longest}).encode())).status_code == 200
+    assert await ledger.result(worker.key) == longest
+
+
 @pytest.mark.parametrize(("route", "limit"), [("report", MAX_REPORT_BODY_BYTES), ("events", MAX_EVENT_BODY_BYTES)])
 async def test_a_body_is_read_up_to_its_limit(worker: Worker, route: str, limit: int) -> None:
     # Blanks around JSON count, too; and nothing is sent here that a route would store.
