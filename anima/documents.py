@@ -23,7 +23,9 @@ from ruamel.yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
 )
+from ruamel.yaml.parser import Parser
 from ruamel.yaml.reader import ReaderError
+from ruamel.yaml.tag import Tag
 
 from anima.core_schema import parse_integer, resolve
 from anima.model.plain import MAX_DEPTH
@@ -33,6 +35,8 @@ MAX_NODES = 100_000
 """Values in one document, each alias counted as often as it is used."""
 MAX_CHARACTERS = 16 * 1024 * 1024
 """Characters in one document, each alias counted as often as it is used."""
+MAX_TAG = 256
+"""Characters of a tag, with what its handle stands for; those of the core schema have up to 23."""
 
 _CORE = "tag:yaml.org,2002:"
 _BREAKS = re.compile("[\x85\u2028\u2029]")
@@ -117,7 +121,9 @@ def _read_yaml(text: str) -> list[Document]:
     documents: list[Document] = []
     try:
         _refuse_odd_breaks(text)
-        events = YAML(typ="safe", pure=True).parse(text)
+        yaml = YAML(typ="safe", pure=True)
+        yaml.Parser = _Parser
+        events = yaml.parse(text)
         for event in events:
             if isinstance(event, DocumentStartEvent):
                 documents.append(Document(len(documents) + 1))
@@ -150,6 +156,17 @@ def _refuse_odd_breaks(text: str) -> None:
         line = text.count("\n", 0, match.start()) + 1
         message = f"has the line separator U+{ord(match[0]):04X}, which YAML does not keep"
         raise _Unreadable("", line, message, "write it as an escape in double quotes")
+
+
+class _Parser(Parser):
+    """Refuses a long tag unread: to decode one takes the square of its length."""
+
+    def select_tag_transform(self, tag: Tag) -> None:
+        """Settle how a tag is read, before anything reads it."""
+        if len(tag.suffix) + len(tag.handles.get(tag.handle, "")) > MAX_TAG:
+            line = self.scanner.reader.get_mark().line + 1
+            raise _Unreadable("", line, f"has a tag of more than {MAX_TAG} characters", "remove the tag")
+        super().select_tag_transform(tag)
 
 
 @dataclass(frozen=True, slots=True)

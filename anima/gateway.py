@@ -85,7 +85,7 @@ class Gateway:
         return str((await self._json("GET", "/v1/version"))["version"])
 
     async def apply(self, resource: Resource, *, dry_run: bool = False) -> AppliedResource:
-        """Create or replace an object; a dry run only validates it."""
+        """Create or replace an object; a dry run only tells whether that would be refused."""
         path = _object(KINDS[resource.kind], resource.namespace, resource.name)
         body = resource.model_dump_json(exclude_none=True).encode()
         answer = await self._json("PUT", path, {"dryRun": dry_run or None}, body)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ruamel.yaml.tag import Tag
 
-from anima.documents import read_documents
+from anima.documents import MAX_TAG, read_documents
 from anima.manifests import MAX_FILE_BYTES, LocatedProblem, load_manifests, load_text
 from anima.model.agent import Agent
 from anima.model.errors import NotFound, Refusal
@@ -172,6 +173,17 @@ def test_deep_nesting_is_refused(text: str):
 def test_depth_reached_through_aliases_counts():
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 70)]
     assert "deeper than 64" in only("\n".join(lines)).message
+
+
+@pytest.mark.parametrize(
+    "text", ["!" * (MAX_FILE_BYTES - 1), "a: !" + "%41" * 1_000_000 + " x", f"%TAG !t! {'x' * 1_000_000}\n---\n!t!a x"]
+)
+def test_a_long_tag_is_refused_unread(text: str, monkeypatch: pytest.MonkeyPatch):
+    # Reading one takes the square of its length.
+    read: list[Tag] = []
+    monkeypatch.setattr(Tag, "trval", property(read.append))
+    assert f"a tag of more than {MAX_TAG} characters" in only(text).message
+    assert read == []
 
 
 def test_a_file_over_the_limit_is_refused_unparsed(tmp_path: Path):

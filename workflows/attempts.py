@@ -15,6 +15,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.steps import Steps
     from workflows.watch import Watch
 
+_RAREST_LOOK = 10
+"""How much longer than the first the rest between two looks at a silent Job becomes."""
+
 
 class Attempts:
     """Runs attempts until one succeeds or none may follow.
@@ -100,11 +103,12 @@ class Attempts:
 
     async def _outcome(self, key: AttemptKey, plan: AttemptPlan) -> Outcome:
         ends_at = workflow.now() + plan.timeout if plan.timeout else None
+        # Rarer and rarer, so that a Job of days leaves a history of bounded length.
+        rest, longest = self._admitted.check_interval, self._admitted.check_interval * _RAREST_LOOK
         while True:
-            wait = self._admitted.check_interval
-            if ends_at:
-                wait = min(wait, max(ends_at - workflow.now(), timedelta(0)))
+            wait = min(rest, max(ends_at - workflow.now(), timedelta(0))) if ends_at else rest
             await self._watch.wait(lambda: self._nudged, wait, "next look at the Job")
+            rest = min(rest * 2, longest)
             self._nudged = False
             timed_out = ends_at is not None and workflow.now() >= ends_at
             settled = await self._steps.local(Step.SETTLE, _settle(key, plan, timed_out), Settled)

@@ -45,8 +45,8 @@ class Applied:
 class Catalog(Protocol):
     """Agents, Providers, ConfigMaps and Secrets, by kind, namespace and name."""
 
-    async def apply(self, resource: Resource) -> Applied:
-        """Create or replace an object.
+    async def apply(self, resource: Resource, *, dry_run: bool = False) -> Applied:
+        """Create or replace an object; a dry run returns what would be and writes nothing.
 
         A `metadata.resourceVersion` in it must be the stored one.  The uid is
         kept until deletion; the generation rises when `content()` changes.

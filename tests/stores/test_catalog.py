@@ -200,6 +200,32 @@ async def test_a_config_map_can_become_immutable(catalog: Catalog) -> None:
         await catalog.apply(config_map({"k": "3"}))
 
 
+async def test_a_dry_run_tells_what_would_be_and_writes_nothing(catalog: Catalog, other_catalog: Catalog) -> None:
+    would_be = await catalog.apply(agent(), dry_run=True)
+    assert (would_be.change, would_be.resource.generation) == (Change.CREATED, 1)
+    assert await other_catalog.list(Agent) == []
+    stored = (await catalog.apply(agent())).resource
+    assert (await catalog.apply(agent(), dry_run=True)).change is Change.UNCHANGED
+    would_be = await catalog.apply(agent(role="two"), dry_run=True)
+    assert (would_be.change, would_be.resource.generation) == (Change.CONFIGURED, 2)
+    assert await other_catalog.get(Agent, "default", "reviewer") == stored
+    following = await other_catalog.apply(PROVIDER)
+    assert revision(following.resource) == revision(stored) + 1
+
+
+async def test_a_dry_run_is_a_conflict_where_the_write_would_be(catalog: Catalog) -> None:
+    await catalog.apply(agent())
+    await catalog.apply(config_map({"SOUL.md": SOUL}))
+    for change in (
+        agent(role="two", resourceVersion="0"),
+        agent(role="two", uid="uid-of-another"),
+        agent(name="gone", uid="uid-1"),
+        config_map({"SOUL.md": "other"}),
+    ):
+        with pytest.raises(Conflict):
+            await catalog.apply(change, dry_run=True)
+
+
 async def test_names_are_apart_by_namespace_and_kind(catalog: Catalog) -> None:
     here = (await catalog.apply(agent())).resource
     there = (await catalog.apply(agent(namespace="team"))).resource

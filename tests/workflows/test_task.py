@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.testing import WorkflowEnvironment
 
 from anima.model.reasons import Reason
 from anima.model.task import Condition, Phase, TaskStatus
-from tests.workflows.world import World, ended, failing_first, shown, task_spec, until
+from anima.model.wire import TASK_QUEUE
+from tests.workflows.world import World, ended, failing_first, open_world, shown, task_spec, until
 
 RETRIES = {"maxRetries": 2, "initialDelay": "10s", "backoffMultiplier": 3}
 
@@ -34,6 +37,24 @@ async def test_it_ends_with_the_answer_that_its_job_reported(world: World) -> No
     record = await world.ledger.task_named("default", "task-1")
     assert record.closed
     assert record.status == status
+
+
+async def test_jobs_may_be_created_by_workers_of_another_queue(
+    skipping: WorkflowEnvironment, tmp_path: Path, cache: int
+) -> None:
+    async with open_world(skipping, tmp_path, cache, jobs_queue=TASK_QUEUE) as world:
+        await world.agent()
+        world.jobs.behave = failing_first(1)
+
+        handle = await world.start(retryPolicy=RETRIES)
+
+        assert (await ended(handle)).total_attempts == 2
+        scheduled = [
+            event.activity_task_scheduled_event_attributes.activity_type.name
+            for event in (await handle.fetch_history()).events
+            if event.HasField("activity_task_scheduled_event_attributes")
+        ]
+        assert scheduled == ["job.create", "job.delete", "job.create"]
 
 
 async def test_retries_wait_longer_each_time(world: World) -> None:

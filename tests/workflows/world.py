@@ -136,13 +136,16 @@ async def skipping_server() -> AsyncIterator[WorkflowEnvironment]:
 
 
 @asynccontextmanager
-async def open_world(environment: WorkflowEnvironment, directory: Path, cache: int = 1000) -> AsyncIterator[World]:
+async def open_world(
+    environment: WorkflowEnvironment, directory: Path, cache: int = 1000, jobs_queue: str | None = None
+) -> AsyncIterator[World]:
     """Open the stores in a directory and run a worker over them.
 
     Args:
         environment: the Temporal server.
         directory: of the database.
         cache: workflows that the worker keeps; with 0 each step replays the history.
+        jobs_queue: where Job activities run; none for local ones.
     """
     engine = open_engine(sqlite_url(directory / "anima.db"))
     await migrate(engine)
@@ -151,12 +154,12 @@ async def open_world(environment: WorkflowEnvironment, directory: Path, cache: i
     ledger = SqlLedger(engine, _now)
     world = World(environment.client, environment, engine, catalog, ledger, ScriptedJobs(ledger))
     await world.apply(manifest("Provider", "rehearsal", {"type": "rehearsal"}))
-    async with _worker(world, cache):
+    async with _worker(world, cache, jobs_queue):
         yield world
     await engine.dispose()
 
 
-def _worker(world: World, cache: int) -> Worker:
+def _worker(world: World, cache: int, jobs_queue: str | None) -> Worker:
     parts = Parts(
         catalog=world.catalog,
         ledger=world.ledger,
@@ -165,7 +168,7 @@ def _worker(world: World, cache: int) -> Worker:
         token=lambda key: "token-of-a-test",
         gateway="http://127.0.0.1:9",
         local_model=None,
-        jobs_queue=None,
+        jobs_queue=jobs_queue,
         check_interval=CHECK_INTERVAL,
     )
     return Worker(

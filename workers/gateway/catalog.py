@@ -44,13 +44,13 @@ async def apply(
     name: Name,
     dry_run: Annotated[bool, Query(alias="dryRun")] = False,
 ) -> Response:
-    """Create or replace an object; a dry run only validates it."""
+    """Create or replace an object; a dry run only tells whether that would be refused."""
     data = parse_json(await read_body(request, MAX_RESOURCE_BYTES))
     resource = parse_resource(data, namespace)
     _check_place(resource, kind, namespace, name)
+    applied = await services.catalog.apply(resource, dry_run=dry_run)
     if dry_run:
         return JSONResponse({"change": VALIDATED, "resource": await _view(services, resource)})
-    applied = await services.catalog.apply(resource)
     body = {"change": applied.change, "resource": await _view(services, applied.resource)}
     created = applied.change is Change.CREATED
     return JSONResponse(body, status.HTTP_201_CREATED if created else status.HTTP_200_OK)

@@ -28,19 +28,25 @@ class SqlCatalog(SqlStore):
         self._new_uid = new_uid
 
     @guarded
-    async def apply(self, resource: Resource) -> Applied:
+    async def apply(self, resource: Resource, *, dry_run: bool = False) -> Applied:
         """Create or replace an object; see `Catalog.apply`."""
-        async with self._writes.begin() as connection:
-            # PostgreSQL's lock: two writers may find the object absent.
-            revision = (await connection.execute(select(catalog_revision.c.revision).with_for_update())).scalar_one()
-            stored = await _find(connection, type(resource), resource.namespace, resource.name)
-            _check_identity(resource, stored)
-            if stored is None:
-                return await self._create(connection, resource, revision + 1)
-            if _same(stored, resource):
-                return Applied(stored, Change.UNCHANGED)
-            _check_mutable(stored, resource)
-            return await self._replace(connection, stored, resource, revision + 1)
+        async with self._writes.connect() as connection, connection.begin() as transaction:
+            applied = await self._apply(connection, resource)
+            if dry_run:
+                await transaction.rollback()
+            return applied
+
+    async def _apply(self, connection: AsyncConnection, resource: Resource) -> Applied:
+        # PostgreSQL's lock: two writers may find the object absent.
+        revision = (await connection.execute(select(catalog_revision.c.revision).with_for_update())).scalar_one()
+        stored = await _find(connection, type(resource), resource.namespace, resource.name)
+        _check_identity(resource, stored)
+        if stored is None:
+            return await self._create(connection, resource, revision + 1)
+        if _same(stored, resource):
+            return Applied(stored, Change.UNCHANGED)
+        _check_mutable(stored, resource)
+        return await self._replace(connection, stored, resource, revision + 1)
 
     @guarded
     async def get(self, kind: type[T], namespace: str, name: str) -> T:

@@ -76,6 +76,18 @@ async def test_a_dry_run_validates_and_writes_nothing(user: httpx2.AsyncClient) 
     assert refused.status_code == 422
 
 
+async def test_a_dry_run_is_refused_for_what_is_stored(user: httpx2.AsyncClient) -> None:
+    path = "/v1/namespaces/default/configmaps/texts"
+    frozen = config_map({"SOUL.md": "one"}) | {"immutable": True}
+    stored = (await user.put(path, json=frozen)).json()["resource"]
+    stale = frozen["metadata"] | {"resourceVersion": "0"}
+    foreign = frozen["metadata"] | {"uid": "another"}
+    for change in ({"data": {"SOUL.md": "two"}}, {"metadata": stale}, {"metadata": foreign}):
+        refused = await user.put(path, params={"dryRun": "true"}, json=frozen | change)
+        assert (refused.status_code, refused.json()["error"]["reason"]) == (409, "Conflict")
+    assert (await user.put(path, params={"dryRun": "true"}, json=stored)).status_code == 200
+
+
 async def test_the_client_applies_describes_lists_and_deletes(gateway: Gateway) -> None:
     kind = KINDS["Agent"]
     ready, broken = (
@@ -285,7 +297,7 @@ async def test_what_fails_inside_never_quotes_the_soul(
     caplog: pytest.LogCaptureFixture,
     failure: Exception,
 ) -> None:
-    async def fail(_: object) -> None:
+    async def fail(*_: object, **__: object) -> None:
         raise failure
 
     monkeypatch.setattr(catalog, "apply", fail)
