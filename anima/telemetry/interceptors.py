@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from anima.model.attempts import AttemptKey
-from anima.telemetry.traces import PREFIX, mark_failed
+from anima.telemetry.marks import PREFIX, mark_failed
 
 _FROM_REQUESTS = ("job_name", "prompt_digest", "task_uid")
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import Link, Status
 from opentelemetry.util.types import Attributes, AttributeValue
 
 import anima
-from anima.telemetry.traces import PREFIX
+from anima.telemetry.marks import PREFIX
 
 _ALLOWED = frozenset({
     "error.type",

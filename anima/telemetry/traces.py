@@ -6,15 +6,15 @@ gateway's routes (HTTP headers).  Spans hold ids, digests, numbers and reasons.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opentelemetry import context, trace
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 import anima
-from anima.model.errors import Refusal
 from anima.telemetry import otlp
+from anima.telemetry.marks import PREFIX, mark_failed
 from anima.telemetry.redaction import fields
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ JOB_COLLECTOR = "ANIMA_OTLP_TRACES_ENDPOINT"
 A Job has no ``OTEL_`` variable: a program that an Agent runs would take it for its
 own, and send prompts there.
 """
-PREFIX = "anima."
-"""Of every attribute that Anima sets itself."""
 _CARRIER = ("TRACEPARENT", "TRACESTATE")
 _propagator = TraceContextTextMapPropagator()
 
@@ -120,18 +118,3 @@ def configure_traces(service: str, environ: Mapping[str, str]) -> Traces:
     from anima.telemetry.spans import open_provider
 
     return Traces(open_provider(service, collector, otlp.timeout(environ, "traces")), collector)
-
-
-def mark_failed(span: Span, error: BaseException, reason: str | None = None) -> None:
-    """Set a span's status and the type of its error; never the message.
-
-    Args:
-        span: that fails.
-        error: a `Refusal` brings its own reason.
-        reason: of another error.
-    """
-    found: Any = error.reason if isinstance(error, Refusal) else reason
-    span.set_attribute("error.type", type(error).__qualname__)
-    if found:
-        span.set_attribute(PREFIX + "reason", str(found))
-    span.set_status(StatusCode.ERROR)

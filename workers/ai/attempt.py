@@ -14,7 +14,7 @@ from opentelemetry.trace import get_current_span
 from anima.model.attempts import AttemptInput, Report
 from anima.model.errors import Refusal, Unavailable
 from anima.model.reasons import Reason
-from anima.telemetry.traces import mark_failed
+from anima.telemetry.marks import mark_failed
 from workers.ai.answer import Interview, Tally
 from workers.ai.environment import JobEnvironment, check_environment, check_input
 from workers.ai.gateway import AttemptGateway, AttemptOver
