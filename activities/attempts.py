@@ -42,7 +42,10 @@ class AttemptActivities:
         return Settled(outcome=outcome)
 
     async def _decide(self, request: Settle, namespace: str) -> Outcome | None:
-        outcome = self._verdict(request) or self._observed(await self._jobs.observe(namespace, request.job_name))
+        outcome = self._verdict(request)
+        if outcome is None or outcome.reason is Reason.JOB_TIMEOUT:
+            # A Job that had ended by itself when its time was up did not run into its timeout.
+            outcome = self._observed(await self._jobs.observe(namespace, request.job_name)) or outcome
         return await self._ledger.decide(request.key, outcome) if outcome else None
 
     def _verdict(self, request: Settle) -> Outcome | None:

@@ -126,12 +126,16 @@ class AnimaClient:
         if namespace is not None:
             clauses.append(f'{SearchAttribute.NAMESPACE} = "{_label(namespace)}"')
         found: dict[str, ListedTask] = {}
+        refused: dict[str, ListedTask] = {}
         with temporal_errors(self._temporal, "the list of Tasks"):
             async for execution in self._temporal.list_workflows(" AND ".join(clauses)):
                 listed = _listed(execution)
                 if listed is not None:
-                    found.setdefault(execution.id, listed)
-        return [listed for listed in found.values() if phase in (None, listed.phase)]
+                    # A run that was refused the name is not the Task that has it.
+                    chosen = refused if listed.reason is Reason.TASK_CONFLICT else found
+                    chosen.setdefault(execution.id, listed)
+        newest = sorted((refused | found).values(), key=lambda listed: listed.submission_time, reverse=True)
+        return [listed for listed in newest if phase in (None, listed.phase)]
 
     async def submitted(self, namespace: str, name: str) -> Task:
         """Return a Task as it was submitted, from its workflow's history.

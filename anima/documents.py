@@ -27,8 +27,8 @@ from ruamel.yaml.parser import Parser
 from ruamel.yaml.reader import ReaderError
 from ruamel.yaml.tag import Tag
 
-from anima.core_schema import parse_integer, resolve
-from anima.model.plain import MAX_DEPTH
+from anima.core_schema import resolve
+from anima.model.plain import MAX_DEPTH, parse_integer
 from anima.model.problems import Problem, child_path
 
 MAX_NODES = 100_000

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
-from anima.model.api import DIGEST_HEADER, END_EVENT, EVENT_STREAM, ErrorBody, ErrorDetail, EventPage
+from anima.model.api import DIGEST_HEADER, END_EVENT, EVENT_STREAM, ErrorBody, ErrorDetail, EventPage, RecordedSpec
 from anima.model.attempts import ProgressEvent
 from anima.model.digests import PREFIX
 from anima.model.errors import AnimaError, Conflict, NotFound, Refusal, Unavailable
@@ -113,8 +113,13 @@ class Gateway:
         return answer
 
     async def describe(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
-        """Return an object, and for an Agent whose prompt can be composed its digests and sizes."""
+        """Return an object with its attempts, or with the digests and sizes of its prompt.
+
+        A Task has attempts; an Agent has a prompt, unless it cannot be composed.
+        """
         found = await self.get(kind, namespace, name)
+        if kind is KINDS["Task"]:
+            return found | {"attempts": (await self._json("GET", f"{_task(namespace, name)}/attempts"))["items"]}
         if kind is not KINDS["Agent"]:
             return found
         try:
@@ -131,6 +136,10 @@ class Gateway:
     async def task(self, namespace: str, name: str) -> TaskStatus:
         """Return a Task's status as the Ledger has it."""
         return TaskStatus.model_validate_json((await self._send("GET", _task(namespace, name))).content)
+
+    async def spec(self, namespace: str, name: str) -> RecordedSpec:
+        """Return a Task's spec as it counts now, and what the Task was bound to."""
+        return RecordedSpec.model_validate_json((await self._send("GET", f"{_task(namespace, name)}/spec")).content)
 
     async def delete_task(self, namespace: str, name: str) -> None:
         """Forget a closed Task with its attempts and its result."""

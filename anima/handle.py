@@ -3,10 +3,17 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
 from temporalio.exceptions import ApplicationError, CancelledError, FailureError
 
 from anima.model.attempts import ProgressEvent
@@ -47,9 +54,17 @@ class TaskHandle:
         """Return the status as the workflow has it, or the record that it left."""
         try:
             with temporal_errors(self._temporal, self._subject):
-                return _status(await self._workflow.query(Query.STATUS, rpc_timeout=QUERY_TIMEOUT))
+                # A query of a terminated workflow answers as if it ran.
+                if (await self._workflow.describe()).status is WorkflowExecutionStatus.RUNNING:
+                    return _status(await self._workflow.query(Query.STATUS, rpc_timeout=QUERY_TIMEOUT))
         except (NotFound, Unavailable) as error:
             return await self._recorded_or(error)
+        ended = await self._end()
+        if ended.reason is Reason.TASK_CONFLICT:
+            # The latest run was refused the name; the Task that has it is on record.
+            with suppress(NotFound, Unavailable):
+                return await self._recorded_or(NotFound("there is no record"))
+        return ended
 
     async def binding(self) -> SoulBinding | None:
         """Return the Task's soul binding: digests only; none before it is bound."""

@@ -12,12 +12,13 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from anima.client import SPEC_DIGEST_MEMO, AnimaClient, ListedTask
+from anima.handle import TaskHandle
 from anima.model.base import MAX_INT
 from anima.model.errors import NotFound, Refusal, Unavailable
 from anima.model.inputs import spec_digest
 from anima.model.manifest import parse_task
 from anima.model.reasons import Reason
-from anima.model.task import Phase
+from anima.model.task import Phase, TaskStatus
 from anima.model.wire import TASK_QUEUE, TASK_WORKFLOW
 from tests.doubles.task_workflow import StandIn
 
@@ -40,6 +41,17 @@ def manifest(name: str, prompt: str = "go", **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {"type": "ai", "agentRef": {"name": "heron"}, "prompt": prompt, **spec},
     }
+
+
+class Recorded:
+    """A gateway that has one Task on record."""
+
+    def __init__(self, status: TaskStatus) -> None:
+        self._status = status
+
+    async def task(self, namespace: str, name: str) -> TaskStatus:
+        assert (namespace, name) == (self._status.namespace, self._status.name)
+        return self._status
 
 
 async def visible(client: AnimaClient, namespace: str, phase: Phase) -> list[ListedTask]:
@@ -164,8 +176,9 @@ async def test_a_terminated_task_is_failed_for_that_reason(
 ):
     handle = await client.submit(manifest(name, "hold"))
     await temporal.client.get_workflow_handle(handle.workflow_id).terminate()
-    status = await handle.wait(SOON)
-    assert (status.phase, status.reason) == (Phase.FAILED, Reason.TERMINATED)
+    # A query of a terminated workflow answers as if it ran.
+    for status in (await handle.wait(SOON), await handle.status()):
+        assert (status.phase, status.reason) == (Phase.FAILED, Reason.TERMINATED)
 
 
 async def test_a_task_cancelled_by_temporal_is_cancelled(client: AnimaClient, temporal: WorkflowEnvironment, name: str):
@@ -185,6 +198,27 @@ async def test_tasks_are_listed_by_namespace_and_phase(client: AnimaClient, temp
     await temporal.client.get_workflow_handle(handle.workflow_id).terminate()
     listed = await visible(client, namespace, Phase.FAILED)
     assert listed[0].reason is Reason.TERMINATED
+
+
+async def test_a_run_that_was_refused_the_name_does_not_hide_the_task_that_has_it(
+    client: AnimaClient, temporal: WorkflowEnvironment, name: str
+):
+    namespace = f"n-{uuid4().hex[:8]}"
+    task, other = manifest(name), manifest(name, "conflict")
+    task["metadata"]["namespace"] = other["metadata"]["namespace"] = namespace
+    await client.submit(task, wait=True)
+    await visible(client, namespace, Phase.RUNNING)
+    recorded = TaskStatus(namespace=namespace, name=name, uid="u", phase=Phase.SUCCEEDED)
+    handle = TaskHandle(temporal.client, Recorded(recorded), namespace, name)  # type: ignore[arg-type]
+
+    await client.submit(other, wait=True)
+    async with asyncio.timeout(30):
+        while len([e async for e in temporal.client.list_workflows(f'AnimaNamespace = "{namespace}"')]) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    assert [(item.name, item.reason) for item in await client.list(namespace)] == [(name, None)]
+    assert (await handle.wait(SOON)).reason is Reason.TASK_CONFLICT
+    assert (await handle.status()).phase is Phase.SUCCEEDED
 
 
 async def test_an_unknown_task_is_not_found(client: AnimaClient, name: str):

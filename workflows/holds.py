@@ -4,6 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from temporalio import workflow
+from temporalio.common import RawValue
+
+with workflow.unsafe.imports_passed_through():
+    from anima.model.plain import parse_json
+
 _HINT_CHARACTERS = 200
 
 
@@ -23,7 +29,7 @@ class Holds:
     def __bool__(self) -> bool:
         return bool(self._since)
 
-    def place(self, holder: Holder, now: datetime, hint: Any = None) -> None:
+    def place(self, holder: Holder, now: datetime, hint: RawValue | None = None) -> None:
         """Hold; a second hold by the same holder keeps the first one's time."""
         self._since.setdefault(holder, (now, hint_text(hint)))
 
@@ -42,9 +48,23 @@ class Holds:
         )
 
 
-def hint_text(hint: Any) -> str:
-    """Read the optional ``{by, reason}`` of a signal: a hint, not an identity."""
-    if not isinstance(hint, dict):
+def hint_text(hint: RawValue | None) -> str:
+    """Read the optional ``{by, reason}`` of a signal: a hint, not an identity.
+
+    It comes raw, since a hint that cannot be read must not cost the signal.
+    """
+    said = _json(hint)
+    if not isinstance(said, dict):
         return ""
-    parts = [hint.get("by"), hint.get("reason")]
+    parts = [said.get("by"), said.get("reason")]
     return ": ".join(part for part in parts if isinstance(part, str) and part.isprintable())[:_HINT_CHARACTERS]
+
+
+def _json(hint: object) -> Any:
+    # The SDK decodes it after all where more than one came.
+    if not isinstance(hint, RawValue):
+        return hint
+    try:
+        return parse_json(hint.payload.data)
+    except ValueError:
+        return None

@@ -5,7 +5,6 @@ finds binding, outcomes and result there, and goes on from them.
 """
 
 import asyncio
-import json
 from typing import Any, NoReturn
 
 from temporalio import workflow
@@ -19,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from anima.model.inputs import changed_fields
     from anima.model.manifest import parse_task
     from anima.model.names import workflow_id
+    from anima.model.plain import parse_json
     from anima.model.reasons import Reason
     from anima.model.steps import Admit, Admitted, Close, Edit
     from anima.model.task import Phase, TaskSpec, TaskStatus
@@ -65,25 +65,25 @@ class TaskWorkflow:
         _fail(self._status, cancelled_from_outside)
 
     @workflow.signal(name=Signal.SUSPEND)
-    def suspend(self, hint: Any = None) -> None:
+    def suspend(self, hint: RawValue = None) -> None:  # type: ignore[assignment]
         """Hold the Task before its next Job."""
         self._watch.holds.place(Holder.OPERATOR, workflow.now(), hint)
         self._board.note(holds=self._watch.holds.names())
 
     @workflow.signal(name=Signal.RESUME)
-    def resume(self, hint: Any = None) -> None:  # noqa: ARG002 (every signal takes a hint)
+    def resume(self, hint: RawValue = None) -> None:  # type: ignore[assignment]  # noqa: ARG002 (all take a hint)
         """Clear the operator's hold; the spec's own stays."""
         self._watch.holds.release(Holder.OPERATOR)
         self._board.note(holds=self._watch.holds.names())
 
     @workflow.signal(name=Signal.CANCEL)
-    def cancel(self, hint: Any = None) -> None:
+    def cancel(self, hint: RawValue = None) -> None:  # type: ignore[assignment]
         """End the Task and its Job."""
         who = hint_text(hint)
         self._watch.cancel(f"cancelled on request{f' ({who})' if who else ''}")
 
     @workflow.signal(name=Signal.NUDGE)
-    def nudge(self, hint: Any = None) -> None:  # noqa: ARG002 (which attempt it was does not matter)
+    def nudge(self, hint: RawValue = None) -> None:  # type: ignore[assignment]  # noqa: ARG002 (all take a hint)
         """Look at the current attempt again."""
         if self._attempts is not None:
             self._attempts.nudge()
@@ -219,9 +219,9 @@ def _names(identifier: str) -> tuple[str, str]:
 
 def _decode(payload: RawValue) -> Any:
     try:
-        return json.loads(payload.payload.data)
-    except (ValueError, RecursionError):
-        raise Refusal(Reason.TASK_INVALID, "the workflow's input is not JSON in UTF-8") from None
+        return parse_json(payload.payload.data)
+    except ValueError as error:
+        raise Refusal(Reason.TASK_INVALID, f"the workflow's input {error}") from None
 
 
 def _fail(status: TaskStatus, cancelled_from_outside: bool) -> NoReturn:

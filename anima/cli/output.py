@@ -49,14 +49,13 @@ _Representer.add_representer(str, _Representer.represent_str)
 
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print aligned columns; to a pipe without colour and without cutting anything."""
+    """Print aligned columns, whole: a narrow terminal folds a line, and nothing is cut."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console(highlight=False)
-    console.print(table, soft_wrap=not console.is_terminal)
+    Console(highlight=False, width=_NEVER_FOLD).print(table)
 
 
 def emit_fields(fields: Sequence[tuple[str, str]]) -> None:

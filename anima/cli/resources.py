@@ -113,17 +113,14 @@ async def get(
 async def describe(
     kind: KindName, name: ObjectName, namespace: Namespace = DEFAULT_NAMESPACE, output: OutputForm = Output.TABLE
 ) -> None:
-    """Show one object with its readiness; of an Agent also digests and sizes."""
+    """Show one object: an Agent's readiness, digests and sizes, a Task's attempts and tokens."""
     from anima.cli.connection import open_gateway
     from anima.cli.output import emit
     from anima.cli.tables import show_agent
 
     known = kind_named(kind)
     async with open_gateway() as gateway:
-        if known.name == "Task":
-            found = await _one(gateway, known, namespace, name)
-        else:
-            found = await gateway.describe(known, namespace, name)
+        found = await gateway.describe(known, namespace, name)
     if output is Output.TABLE and known.name == "Agent":
         show_agent(found)
     else:

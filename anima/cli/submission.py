@@ -7,17 +7,19 @@ from typing import Any
 
 from anima.gateway import Gateway
 from anima.manifests import STDIN, load_manifests
+from anima.model.api import RecordedSpec
 from anima.model.errors import Refusal
-from anima.model.manifest import KINDS, parse_task
+from anima.model.inputs import inputs_digest
+from anima.model.manifest import parse_task
 from anima.model.names import MAX_LABEL
 from anima.model.reasons import Reason
 from anima.model.resources import DEFAULT_NAMESPACE
-from anima.model.task import MAX_SPEC_BYTES, Task, TaskStatus
+from anima.model.task import MAX_SPEC_BYTES, Task, TaskSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """One identity of the Agent: when the earlier Task was bound, and now."""
+    """One identity: when the earlier Task was submitted or bound, and now."""
 
     what: str
     then: str
@@ -37,7 +39,7 @@ def task_from_prompt(agent: str, prompt: str, namespace: str | None, name: str |
     Raises:
         Refusal: `TaskInvalid` if it is blank, too long or not text.
     """
-    chosen = name or _made_up(agent)
+    chosen = name or made_up(agent)
     text = _read_prompt() if prompt == STDIN else prompt
     spec = {"type": "ai", "agentRef": {"name": agent}, "prompt": text}
     return parse_task({"spec": spec}, namespace or DEFAULT_NAMESPACE, chosen)
@@ -54,36 +56,40 @@ def task_from_file(file: str, namespace: str | None, name: str | None) -> Task:
     if len(found) != 1 or not isinstance(found[0], Task):
         kinds = ", ".join(item.kind for item in found) or "nothing"
         raise Refusal(Reason.TASK_INVALID, f"{file} must hold one Task but holds {kinds}; `anima apply` takes them all")
-    return renamed(found[0], name) if name else found[0]
+    return named(found[0].spec, found[0].namespace, name) if name else found[0]
 
 
-def renamed(task: Task, name: str | None) -> Task:
-    """Return a new Task with the same spec under another name, made up if not given."""
-    kind = KINDS["Task"]
-    body = {"apiVersion": kind.api_version, "kind": kind.name, "spec": task.spec.to_json()}
-    return parse_task(body, task.namespace, name or _made_up(task.name))
+def named(spec: TaskSpec, namespace: str, name: str) -> Task:
+    """Return the Task of a spec under a name."""
+    return parse_task({"spec": spec.to_json()}, namespace, name)
 
 
-async def changes_since(status: TaskStatus, gateway: Gateway, agent: str) -> list[Since]:
-    """Compare what an earlier Task was bound to with what its Agent is now.
+async def changes_since(recorded: RecordedSpec, gateway: Gateway, namespace: str) -> list[Since]:
+    """Compare an earlier Task with its spec and its Agent now.
 
     Raises:
         NotFound: the Agent is gone.
         Refusal: its soul or role cannot be composed now.
     """
-    bound = status.soul_binding
+    spec, bound = recorded.spec, recorded.binding
+    changes = [Since("spec digest", recorded.submitted_digest, recorded.digest)]
     if bound is None:
-        return []
-    now = await gateway.prompt(status.namespace, agent)
-    return [
+        return changes
+    now = await gateway.prompt(namespace, spec.agent_ref.name)
+    changes += [
+        Since("inputs digest", bound.inputs_digest, inputs_digest(spec, bound.inputs_version)),
         Since("Agent uid", bound.agent_uid, now["agentUid"]),
         Since("Agent generation", str(bound.agent_generation), str(now["agentGeneration"])),
         Since("soul digest", bound.soul_digest, now.get("soulDigest", "none")),
-        Since("prompt digest", bound.prompt_digest, now["promptDigest"]),
     ]
+    if spec.ai.system_prompt is None:
+        # The Agent's prompt is composed with the Agent's own role.
+        changes.append(Since("prompt digest", bound.prompt_digest, now["promptDigest"]))
+    return changes
 
 
-def _made_up(base: str) -> str:
+def made_up(base: str) -> str:
+    """Make a name up that begins with another."""
     suffix = f"-{secrets.token_hex(3)}"
     return base[: MAX_LABEL - len(suffix)].rstrip("-") + suffix
 

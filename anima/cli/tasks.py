@@ -133,15 +133,16 @@ async def rerun(
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Submit a new Task with the spec of an old one, and show what has changed since."""
-    from anima.cli.connection import open_client
+    from anima.cli.connection import open_client, open_gateway
     from anima.cli.output import emit
-    from anima.cli.submission import changes_since, renamed
+    from anima.cli.submission import changes_since, made_up, named
 
-    async with open_client() as (client, gateway):
-        old = await client.submitted(namespace, task)
-        new = renamed(old, name)
-        changes = await changes_since(await gateway.task(namespace, task), gateway, new.spec.agent_ref.name)
-        if not dry_run:
+    async with open_gateway() as gateway:
+        old = await gateway.spec(namespace, task)
+        new = named(old.spec, namespace, name or made_up(task))
+        changes = await changes_since(old, gateway, namespace)
+    if not dry_run:
+        async with open_client() as (client, _):
             await client.submit(new)
     if output is not Output.TABLE:
         submitted = {} if dry_run else {"namespace": namespace, "name": new.name}
@@ -149,6 +150,6 @@ async def rerun(
         return
     for change in changes:
         typer.echo(str(change))
-    if not changes:
-        typer.echo(f"Task {namespace}/{task} was never bound to a soul, so nothing is compared")
+    if old.binding is None:
+        typer.echo(f"Task {namespace}/{task} was never bound to a soul, so its Agent is not compared")
     typer.echo("nothing was submitted" if dry_run else f"Task {namespace}/{new.name} submitted")

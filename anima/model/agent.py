@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from anima.model.base import Int, Model
 from anima.model.digests import Digest
@@ -12,6 +12,7 @@ from anima.model.resources import (
     Reference,
     Resource,
     ResourceRequirements,
+    check_no_nul,
 )
 
 RuntimeType = Literal["codex", "claude", "copilot", "opencode"]
@@ -63,11 +64,20 @@ class Runtime(Model):
     type: RuntimeType
 
 
+_Argument = Annotated[str, Field(max_length=4096), AfterValidator(check_no_nul)]
+
+
+def _program(command: list[str]) -> list[str]:
+    if not command[0]:
+        raise ValueError("begins with an empty text", "begin with a program")
+    return command
+
+
 class Execution(Model):
     """How a Job of this Agent is started."""
 
     image: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
-    command: Annotated[list[Annotated[str, Field(max_length=4096)]], Field(min_length=1, max_length=64)] | None = None
+    command: Annotated[list[_Argument], Field(min_length=1, max_length=64), AfterValidator(_program)] | None = None
 
 
 class AgentSpec(Model):

@@ -6,6 +6,9 @@ from pydantic import Field
 
 from anima.model.attempts import ProgressEvent
 from anima.model.base import Int, Model
+from anima.model.binding import SoulBinding
+from anima.model.digests import Digest
+from anima.model.task import TaskSpec
 
 DIGEST_HEADER = "Anima-Digest"
 """The digest of a result's exact bytes."""
@@ -39,6 +42,16 @@ class ErrorBody(Model):
     """The body of every answer with a status from 400 on."""
 
     error: ErrorDetail
+
+
+class RecordedSpec(Model):
+    """A Task's spec as it counts now, edits and all, and what it was bound to."""
+
+    spec: TaskSpec
+    digest: Digest
+    submitted_digest: Digest
+    """Of the spec as it was submitted."""
+    binding: SoulBinding | None = None
 
 
 class EventPage(Model):

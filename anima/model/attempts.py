@@ -119,3 +119,5 @@ class AttemptRecord(Model):
     started_at: Annotated[datetime | None, Field(strict=False)] = None
     outcome: Outcome | None = None
     usage: Usage = Usage()
+    model: str = ""
+    """The model that answered, as its provider names it."""

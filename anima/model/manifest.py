@@ -201,6 +201,8 @@ def _decode_secret(body: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]
 
 def _agent_faults(agent: Agent) -> Iterator[_Fault]:
     """Check what an Agent carries itself; its ConfigMaps are read elsewhere."""
+    role = list(_refusals("spec.systemPrompt.inline", lambda: _check_delivery(agent, None)))
+    yield from role
     soul = agent.spec.soul
     if soul is None or soul.inline is None:
         return
@@ -209,20 +211,22 @@ def _agent_faults(agent: Agent) -> Iterator[_Fault]:
     except Refusal as refusal:
         yield _fault("spec.soul.inline", refusal)
         return
-    checks: tuple[tuple[str, Callable[[], None]], ...] = (
-        ("spec.soul.digest", lambda: check_expected(persona, soul.digest, "the soul")),
-        ("spec.soul.inline", lambda: _check_delivery(agent, persona)),
-    )
-    for path, check in checks:
-        try:
-            check()
-        except Refusal as refusal:
-            yield _fault(path, refusal)
+    yield from _refusals("spec.soul.digest", lambda: check_expected(persona, soul.digest, "the soul"))
+    if not role:
+        yield from _refusals("spec.soul.inline", lambda: _check_delivery(agent, persona))
 
 
-def _check_delivery(agent: Agent, persona: PersonaText) -> None:
+def _refusals(path: str, check: Callable[[], None]) -> Iterator[_Fault]:
+    try:
+        check()
+    except Refusal as refusal:
+        yield _fault(path, refusal)
+
+
+def _check_delivery(agent: Agent, persona: PersonaText | None) -> None:
     role = agent.spec.system_prompt
-    if role is not None and role.inline is None:
+    # What an external runtime can deliver is not known here.
+    if agent.spec.runtime_ref is not None or (role is not None and role.inline is None):
         return
     path: DeliveryPath = agent.spec.runtime.type if agent.spec.runtime else "ai"
     check_delivery(compose(role.inline.reveal() if role and role.inline else "", persona), path)

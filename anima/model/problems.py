@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,63}")
 
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """One fault: where, what, and the remedy.  Never the offending value."""

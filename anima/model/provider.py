@@ -1,13 +1,31 @@
 """Provider: where a model is served, and with which key."""
 
 from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from anima.model.base import Model
 from anima.model.resources import KeyReference, Resource
 
-HttpAddress = Annotated[str, Field(pattern=r"^https?://[^\s/]+\S*$", max_length=2048)]
+
+def _reachable(address: str) -> str:
+    """Refuse what no client could ask, and what would put a key where it can be read."""
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        usable = False
+    if not usable or any(character.isspace() or not character.isprintable() for character in address):
+        raise ValueError("must be an address of HTTP", "write https://host:port/path")
+    if "@" in parts.netloc:
+        raise ValueError("has a user or a password in it", "put the key into a Secret and name it in secretRef")
+    return address
+
+
+HttpAddress = Annotated[
+    str, Field(max_length=2048), AfterValidator(_reachable), WithJsonSchema({"type": "string", "format": "uri"})
+]
 ProviderType = Literal["anthropic", "openai", "openai-compatible", "local", "rehearsal"]
 
 

@@ -1,5 +1,6 @@
 """The envelope of every resource, as Kubernetes writes it."""
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal, Self
 
@@ -15,6 +16,8 @@ DEFAULT_NAMESPACE = "default"
 RESERVED_ENV_PREFIX = "ANIMA_"
 MAX_ENV_BYTES = 64 * 1024
 """Half of what one environment string may be on Linux (MAX_ARG_STRLEN)."""
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 Labels = Annotated[dict[str, str], Field(default_factory=dict, max_length=64)]
 
@@ -68,11 +71,21 @@ class Reference(Model):
     name: Name
 
 
+def _key(text: str) -> str:
+    if not _KEY.fullmatch(text):
+        raise ValueError("must be a key", "use up to 253 letters, digits, hyphens, underscores and dots")
+    return text
+
+
+Key = Annotated[str, AfterValidator(_key), WithJsonSchema({"type": "string", "pattern": _KEY.pattern})]
+"""What Kubernetes takes as a key of a ConfigMap or a Secret."""
+
+
 class KeyReference(Model):
     """One key of a ConfigMap or Secret in the same namespace."""
 
     name: Name
-    key: Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+    key: Key
 
 
 class ResourceList(Model):
@@ -89,6 +102,17 @@ class ResourceRequirements(Model):
     limits: ResourceList | None = None
 
 
+def check_no_nul(text: str) -> str:
+    """Return `text` if the system can hand it to a process.
+
+    Raises:
+        ValueError: with the fault and the remedy as its two arguments.
+    """
+    if "\0" in text:
+        raise ValueError("has a NUL, which no process can be given", "remove it")
+    return text
+
+
 def _environment_sized(text: str) -> str:
     if len(text.encode()) > MAX_ENV_BYTES:
         raise ValueError(f"must be at most {MAX_ENV_BYTES} bytes", "put long text into the prompt")
@@ -101,11 +125,16 @@ def _unreserved(name: str) -> str:
     return name
 
 
+_Value = Annotated[
+    str, Field(max_length=MAX_ENV_BYTES), AfterValidator(_environment_sized), AfterValidator(check_no_nul)
+]
+
+
 class EnvironmentVariable(Model):
     """One variable of the Job: a literal value, or a key of a Secret."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$"), AfterValidator(_unreserved)]
-    value: Annotated[str, Field(max_length=MAX_ENV_BYTES), AfterValidator(_environment_sized)] | None = None
+    value: _Value | None = None
     secret_key_ref: KeyReference | None = None
 
     @model_validator(mode="after")
@@ -122,7 +151,7 @@ class ConfigMap(Resource):
     kind: Literal["ConfigMap"]
     immutable: bool = False
     # A ConfigMap may hold a soul, so its values stay out of every repr.
-    data: Annotated[dict[str, SensitiveText], Field(default_factory=dict, max_length=256)]
+    data: Annotated[dict[Key, SensitiveText], Field(default_factory=dict, max_length=256)]
 
 
 class Secret(Resource):
@@ -132,7 +161,7 @@ class Secret(Resource):
     kind: Literal["Secret"]
     type: str = "Opaque"
     string_data: Annotated[
-        dict[str, SensitiveText],
+        dict[Key, SensitiveText],
         Field(default_factory=dict, max_length=64),
         WithJsonSchema({"type": "object", "additionalProperties": {"type": "string", "writeOnly": True}}),
     ]

@@ -5,7 +5,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from anima.model.base import Int, Model
 from anima.model.binding import SoulBinding
@@ -21,6 +21,15 @@ from anima.model.units import Duration, PositiveDuration
 
 MAX_SPEC_BYTES = 256 * 1024
 _MICROSECOND = timedelta(microseconds=1)
+
+
+def _named_once(env: list[EnvironmentVariable]) -> list[EnvironmentVariable]:
+    names = [variable.name for variable in env]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"gives {', '.join(twice)} twice", "keep one of them")
+    return env
+
 
 Text = Annotated[str, Field(min_length=1, max_length=MAX_SPEC_BYTES)]
 
@@ -61,7 +70,7 @@ class TaskSpec(Model):
     retry_policy: RetryPolicy = RetryPolicy()
     timeout: PositiveDuration | None = None
     deadline: PositiveDuration | None = None
-    env: Annotated[list[EnvironmentVariable], Field(default_factory=list, max_length=128)]
+    env: Annotated[list[EnvironmentVariable], Field(default_factory=list, max_length=128), AfterValidator(_named_once)]
     resources: ResourceRequirements | None = None
     priority: Annotated[Int, Field(ge=1, le=5)] = 3
     suspend: bool = False

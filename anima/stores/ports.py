@@ -177,7 +177,8 @@ class Ledger(Protocol):
         The same report again is the same outcome.
 
         Raises:
-            Conflict: the attempt was decided otherwise before.
+            Conflict: the attempt was decided otherwise before, or its Task is closed
+                without it.
         """
         ...
 

@@ -22,12 +22,13 @@ from typer.testing import CliRunner, Result
 
 from anima.cli import app
 from anima.home import Home
-from anima.model.attempts import AttemptInput, AttemptKey, ProviderSettings, Report
+from anima.model.attempts import AttemptInput, AttemptKey, ProviderSettings, Report, Usage
 from anima.model.binding import SoulBinding
 from anima.model.digests import digest_bytes
+from anima.model.inputs import INPUTS_VERSION, inputs_digest
 from anima.model.manifest import parse_task
 from anima.model.names import job_name, workflow_id
-from anima.model.task import Phase, TaskStatus
+from anima.model.task import Phase, TaskSpec, TaskStatus
 from anima.model.wire import TASK_QUEUE
 from anima.stores.sql import SqlLedger, open_engine, sqlite_url
 from tests.doubles.task_workflow import StandIn
@@ -56,7 +57,15 @@ class Anima:
         error: dict[str, Any] = json.loads(result.stderr.splitlines()[-1])["error"]
         return error
 
-    def record(self, name: str, prompt: str, answer: str | None, bound_to: dict[str, Any] | None = None) -> None:
+    def record(
+        self,
+        name: str,
+        prompt: str,
+        answer: str | None,
+        bound_to: dict[str, Any] | None = None,
+        agent: str = "heron",
+        edit: dict[str, Any] | None = None,
+    ) -> None:
         """Write a Task that ended into the Ledger, as the orchestrator would.
 
         Args:
@@ -64,8 +73,11 @@ class Anima:
             prompt: the user's.
             answer: none for a Task that failed.
             bound_to: the Agent's prompt as `anima soul show -o json` has it.
+            agent: the Agent's name.
+            edit: fields of the spec that were edited after the binding.
         """
-        asyncio.run(_record(self.home, name, prompt, answer, bound_to))
+        spec = {"type": "ai", "agentRef": {"name": agent}, "prompt": prompt}
+        asyncio.run(_record(self.home, name, spec, answer, bound_to, edit))
 
 
 @pytest.fixture(scope="session")
@@ -119,35 +131,44 @@ class _worker:  # noqa: N801 (used as a function)
         return await Worker(client, task_queue=TASK_QUEUE, workflows=[StandIn]).__aenter__()
 
 
-async def _record(home: Home, name: str, prompt: str, answer: str | None, bound_to: dict[str, Any] | None) -> None:
+async def _record(
+    home: Home,
+    name: str,
+    body: dict[str, Any],
+    answer: str | None,
+    bound_to: dict[str, Any] | None,
+    edit: dict[str, Any] | None,
+) -> None:
     engine = open_engine(sqlite_url(home.database))
     ledger = SqlLedger(engine, lambda: datetime.now(UTC))
     uid = uuid4().hex
-    spec = parse_task({"spec": {"type": "ai", "agentRef": {"name": "heron"}, "prompt": prompt}}, "default", name).spec
+    spec = parse_task({"spec": body}, "default", name).spec
     await ledger.admit("default", name, uid, workflow_id("default", name), spec, datetime.now(UTC))
-    status = TaskStatus(namespace="default", name=name, uid=uid, agent="heron", attempt=1, total_attempts=1)
+    status = TaskStatus(namespace="default", name=name, uid=uid, agent=spec.agent_ref.name, attempt=1, total_attempts=1)
     ended: dict[str, Any] = {"phase": Phase.FAILED, "message": "exit code 3", "reason": "JobFailed"}
     if answer is not None:
         key = AttemptKey(task_uid=uid, attempt=1)
-        await ledger.intend(key, job_name(name, uid, 0, 1), _input(name, key, prompt))
+        await ledger.intend(key, job_name(name, uid, 0, 1), _input(name, key, spec.user_prompt))
         await ledger.started(key)
-        outcome = await ledger.report(key, Report(answer=answer))
+        outcome = await ledger.report(key, Report(answer=answer, usage=Usage(input_tokens=7), model="small-1"))
         ended = {"phase": Phase.SUCCEEDED, "result_ref": outcome.result}
     if bound_to is not None:
-        ended["soul_binding"] = _binding(uid, bound_to)
+        ended["soul_binding"] = await ledger.bind(_binding(uid, bound_to, spec))
+    if edit is not None:
+        await ledger.edit(uid, parse_task({"spec": body | edit}, "default", name).spec)
     await ledger.close(TaskStatus.model_validate({**status.model_dump(by_alias=False), **ended}, strict=False))
     await engine.dispose()
 
 
-def _binding(uid: str, prompt: dict[str, Any]) -> SoulBinding:
+def _binding(uid: str, prompt: dict[str, Any], spec: TaskSpec) -> SoulBinding:
     return SoulBinding(
         agent_uid=prompt["agentUid"],
         agent_generation=prompt["agentGeneration"],
         task_uid=uid,
         soul_digest=prompt["soulDigest"],
         prompt_digest=prompt["promptDigest"],
-        inputs_digest=digest_bytes(b""),
-        inputs_version=1,
+        inputs_digest=inputs_digest(spec),
+        inputs_version=INPUTS_VERSION,
         envelope_version=prompt["envelopeVersion"],
         bound_at=datetime.now(UTC),
     )

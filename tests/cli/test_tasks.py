@@ -147,31 +147,71 @@ def test_a_closed_record_can_be_deleted(anima: Anima, name: str):
 
 
 def test_rerun_submits_the_same_spec_under_another_name(anima: Anima, name: str):
-    apply_agent(anima, name)
     anima.record(name, "go", ANSWER)
-    assert anima("run", "--agent", name, "--name", name, "--detach", "go").exit_code == 0
     assert anima.data("rerun", name, "--dry-run")["submitted"] == {}
     again = anima.data("rerun", name, "--name", f"{name}-2")
     assert again["submitted"] == {"namespace": "default", "name": f"{name}-2"}
     assert anima("status", f"{name}-2").exit_code == 0
+    assert "so its Agent is not compared\nnothing was submitted\n" in anima("rerun", name, "--dry-run").stdout
+
+
+def changes(anima: Anima, name: str) -> dict[str, dict[str, Any]]:
+    return {item["what"]: item for item in anima.data("rerun", name, "--dry-run")["changes"]}
 
 
 def test_rerun_shows_what_has_changed_since_the_task_was_bound(anima: Anima, name: str):
     apply_agent(anima, name, soul={"inline": "You are Vesper."})
     before = anima.data("soul", "show", name)
-    anima.record(name, "go", ANSWER, bound_to=before)
-    assert anima("run", "--agent", name, "--name", name, "--detach", "go").exit_code == 0
-    assert [item["changed"] for item in anima.data("rerun", name, "--dry-run")["changes"]] == [False] * 4
+    anima.record(name, "go", ANSWER, bound_to=before, agent=name)
+    assert not [item for item in changes(anima, name).values() if item["changed"]]
     apply_agent(anima, name, soul={"inline": "You are Umber."})
-    changes = {item["what"]: item for item in anima.data("rerun", name, "--dry-run")["changes"]}
-    assert {what: item["changed"] for what, item in changes.items()} == {
+    found = changes(anima, name)
+    assert {what: item["changed"] for what, item in found.items()} == {
+        "spec digest": False,
+        "inputs digest": False,
         "Agent uid": False,
         "Agent generation": True,
         "soul digest": True,
         "prompt digest": True,
     }
-    assert changes["soul digest"]["then"] == before["soulDigest"]
+    assert found["soul digest"]["then"] == before["soulDigest"]
     assert "Agent generation: 1 -> 2\n" in anima("rerun", name, "--dry-run").stdout
+
+
+def test_rerun_takes_the_spec_as_it_was_edited(anima: Anima, name: str):
+    apply_agent(anima, name, soul={"inline": "You are Vesper."})
+    bound_to = anima.data("soul", "show", name)
+    anima.record(name, "go", ANSWER, bound_to, agent=name, edit={"prompt": "hold"})
+    assert {what for what, item in changes(anima, name).items() if item["changed"]} == {"spec digest", "inputs digest"}
+    anima.data("rerun", name, "--name", f"{name}-2")
+    # The stand-in holds for that prompt only.
+    assert anima.data("status", f"{name}-2")["phase"] == "Running"
+    anima("cancel", f"{name}-2")
+
+
+def test_rerun_compares_no_prompt_where_the_task_has_its_own_role(anima: Anima, name: str):
+    apply_agent(anima, name, soul={"inline": "You are Vesper."})
+    bound_to = anima.data("soul", "show", name)
+    anima.record(name, "go", ANSWER, bound_to, agent=name, edit={"ai": {"systemPrompt": "Sing."}})
+    assert "prompt digest" not in changes(anima, name)
+
+
+def test_rerun_of_a_task_whose_agent_is_gone_submits_nothing(anima: Anima, name: str):
+    apply_agent(anima, name, soul={"inline": "You are Vesper."})
+    anima.record(name, "go", ANSWER, anima.data("soul", "show", name), agent=name)
+    assert anima("delete", "agent", name).exit_code == 0
+    assert f"no Agent {name}" in anima.error(Exit.NOT_FOUND, "rerun", name, "--name", f"{name}-2")["message"]
+    assert anima("status", f"{name}-2").exit_code == Exit.NOT_FOUND
+
+
+def test_a_described_task_has_its_attempts_with_model_and_tokens(anima: Anima, name: str):
+    anima.record(name, "go", ANSWER)
+    described = anima.data("describe", "task", name)
+    assert described["phase"] == "Succeeded"
+    (attempt,) = described["attempts"]
+    assert (attempt["model"], attempt["usage"]["inputTokens"]) == ("small-1", 7)
+    assert attempt["outcome"]["succeeded"]
+    assert "model: small-1" in anima("describe", "task", name).stdout
 
 
 def test_an_interrupted_wait_leaves_the_task_running(anima: Anima, name: str):

@@ -31,6 +31,14 @@ class StandIn:
                 self._phase = "Failed"
                 status = {**self.status(), "reason": "JobFailed", "message": "exit code 3"}
                 raise ApplicationError("exit code 3", status, type="JobFailed", non_retryable=True)
+            case "conflict":
+                self._phase = "Failed"
+                reason = {SearchAttribute.PHASE: "Failed", SearchAttribute.REASON: "TaskConflict"}
+                workflow.upsert_search_attributes(
+                    [SearchAttributeKey.for_keyword(key).value_set(value) for key, value in reason.items()]
+                )
+                status = {**self.status(), "reason": "TaskConflict", "message": "the name is taken"}
+                raise ApplicationError("the name is taken", status, type="TaskConflict", non_retryable=True)
             case "hold":
                 await workflow.wait_condition(lambda: any(name == "cancel" for name, _ in self._signals))
         self._phase = "Succeeded"

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 import anima.model
 from anima.model.agent import Agent
-from anima.model.api import ErrorBody, EventPage
+from anima.model.api import ErrorBody, EventPage, RecordedSpec
 from anima.model.attempts import AttemptInput, AttemptRecord, Report
 from anima.model.base import Model
 from anima.model.binding import Revision
@@ -172,7 +172,10 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
             },
         },
     ),
-    (AttemptRecord, {"key": KEY, "jobName": "review-1", "startedAt": NOW, "outcome": OUTCOME, "usage": USAGE}),
+    (
+        AttemptRecord,
+        {"key": KEY, "jobName": "review-1", "startedAt": NOW, "outcome": OUTCOME, "usage": USAGE, "model": "m"},
+    ),
     (Report, {"answer": "Grüße \0 🦊\r\n", "usage": USAGE, "model": "small"}),
     (Report, {"reason": "AnswerBlank", "message": "blank"}),
     (Revision, {key: BINDING[key] for key in ("agentUID", "agentGeneration", "promptDigest", "envelopeVersion")}),
@@ -245,6 +248,7 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
         },
     ),
     (EventPage, {"iteration": 2, "attempt": 3, "decided": True, "events": [EVENT]}),
+    (RecordedSpec, {"spec": SPEC, "digest": DIGEST, "submittedDigest": DIGEST, "binding": BINDING}),
 ]
 
 

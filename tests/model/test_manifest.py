@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from anima.model.agent import Agent
+from anima.model.composition import DELIVERY_LIMITS
 from anima.model.digests import digest_bytes
 from anima.model.errors import Refusal
 from anima.model.manifest import KINDS, parse_resource, parse_task
@@ -160,6 +161,30 @@ def test_a_prompt_that_its_runtime_cannot_deliver_is_refused():
     role = {"inline": "$" * 60_000}
     assert refused(agent(systemPrompt=role, soul={"inline": PERSONA})).reason is Reason.PROMPT_TOO_LARGE
     parse_resource(agent(systemPrompt=role, soul={"inline": PERSONA}, runtime={"type": "claude"}))
+
+
+@pytest.mark.parametrize("runtime", [None, "claude"])
+@pytest.mark.parametrize("soul", [None, {"configMapRef": {"name": "souls", "key": "k"}, "digest": digest_bytes(b"")}])
+def test_a_role_at_the_limit_passes_and_one_byte_more_does_not(runtime: str | None, soul: dict[str, Any] | None):
+    limit = DELIVERY_LIMITS["claude" if runtime else "ai"].limit
+    more = {"runtime": {"type": runtime}} if runtime else {}
+    more |= {"soul": soul} if soul else {}
+    longest = "é" * (limit // 2)
+    parse_resource(agent(systemPrompt={"inline": longest}, **more))
+    refusal = refused(agent(systemPrompt={"inline": longest + "x"}, **more))
+    assert refusal.reason is Reason.PROMPT_TOO_LARGE
+    assert paths(refusal) == ["spec.systemPrompt.inline"]
+
+
+def test_a_role_that_does_not_fit_alone_is_one_fault_with_any_soul():
+    assert paths(refused(agent(systemPrompt={"inline": "$" * 60_000}, soul={"inline": PERSONA}))) == [
+        "spec.systemPrompt.inline"
+    ]
+
+
+def test_a_role_in_a_config_map_or_for_an_external_runtime_is_not_measured_here():
+    parse_resource(agent(systemPrompt={"configMapRef": {"name": "roles", "key": "k"}}))
+    parse_resource(agent(systemPrompt={"inline": "x" * 300_000}, runtimeRef={"name": "external"}))
 
 
 @pytest.mark.parametrize(

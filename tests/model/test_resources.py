@@ -13,7 +13,7 @@ from anima.model.attempts import ProgressEvent
 from anima.model.base import MAX_INT, Model
 from anima.model.problems import Problem, problems_of
 from anima.model.provider import ProviderSpec
-from anima.model.resources import MAX_ENV_BYTES, EnvironmentVariable, KeyReference, ObjectMeta
+from anima.model.resources import MAX_ENV_BYTES, ConfigMap, EnvironmentVariable, KeyReference, ObjectMeta, Secret
 from anima.model.task import TaskSpec
 from anima.model.wire import JobVariable
 from tests.model.samples import SAMPLES, every_model, instances, with_parts
@@ -128,6 +128,11 @@ def test_every_built_in_runtime_may_have_a_soul(runtime: str):
         ({"type": "openai", "baseURL": "http:///x"}, "baseURL"),
         ({"type": "openai", "baseURL": "http://x y"}, "baseURL"),
         ({"type": "openai", "baseURL": "http://x\n"}, "baseURL"),
+        ({"type": "openai", "baseURL": "http://x:99999/v1"}, "baseURL"),
+        ({"type": "openai", "baseURL": "http://x:y/v1"}, "baseURL"),
+        ({"type": "openai", "baseURL": "http://[::1/v1"}, "baseURL"),
+        ({"type": "openai", "baseURL": "http://user:password@x/v1"}, "baseURL"),
+        ({"type": "openai", "baseURL": "x" * 2049}, "baseURL"),
     ],
 )
 def test_a_provider_that_cannot_be_reached_as_written_is_refused(spec: dict[str, Any], path: str):
@@ -137,6 +142,21 @@ def test_a_provider_that_cannot_be_reached_as_written_is_refused(spec: dict[str,
 @pytest.mark.parametrize("key", ["", "a/b", "a b", "é", "a\n", "x" * 254])
 def test_a_key_of_a_map_has_the_characters_of_kubernetes(key: str):
     assert [problem.path for problem in problems(KeyReference, {"name": "m", "key": key})] == ["key"]
+
+
+@pytest.mark.parametrize("key", ["", "../x", "a b", "a\n", "\x1b[31m", "x" * 254])
+def test_a_map_is_keyed_as_it_can_be_referred_to(key: str):
+    head = {"apiVersion": "v1", "metadata": {"name": "m"}}
+    maps = ((ConfigMap, "data"), (Secret, "stringData"))
+    for kind, field in maps:
+        (problem,) = problems(kind, {**head, "kind": kind.__name__, field: {key: "x"}})
+        assert (problem.path.partition(".")[0], problem.message) == (field, "must be a key")
+
+
+@pytest.mark.parametrize("command", [[], [""], ["", "x"], ["echo", "a\0b"], ["x" * 4097], ["echo"] * 65])
+def test_a_command_that_no_system_can_start_is_refused(command: list[str]):
+    (problem,) = problems(AgentSpec, {"execution": {"command": command}})
+    assert problem.path.startswith("execution.command")
 
 
 @pytest.mark.parametrize("name", ["", "1A", "A-B", "A=B", "é", "A\n", "A" * 129])
@@ -165,9 +185,10 @@ def test_all_faulty_variables_are_named_at_once_by_their_place():
         {"name": "ANIMA_C", "value": ""},
         {"name": "D", "value": "\ud800"},
         {"name": "E", "value": "fine"},
+        {"name": "F", "value": "a\0b"},
     ]
     found = problems(TaskSpec, {"type": "ai", "agentRef": {"name": "heron"}, "prompt": "x", "env": env})
-    assert [problem.path for problem in found] == ["env[0]", "env[1]", "env[2].name", "env[3].value"]
+    assert [problem.path for problem in found] == ["env[0]", "env[1]", "env[2].name", "env[3].value", "env[5].value"]
     assert all("exactly one source" in problem.message for problem in found[:2])
 
 

@@ -54,6 +54,7 @@ def test_the_prompt_of_the_ai_settings_wins_and_none_is_altered(fields: dict[str
         ({"prompt": "a", "type": "agent", "ai": {"model": "small"}}, "", "takes no ai settings"),
         ({"prompt": "a", "timeout": "0s"}, "timeout", "longer than zero"),
         ({"prompt": "a", "deadline": "0s"}, "deadline", "longer than zero"),
+        ({"prompt": "a", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}, "env", "gives A twice"),
         ({"prompt": "a", "priority": 0}, "priority", "greater than or equal to 1"),
         ({"prompt": "a", "priority": 6}, "priority", "less than or equal to 5"),
         ({"prompt": "a", "priority": True}, "priority", "integer"),

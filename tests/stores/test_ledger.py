@@ -82,14 +82,14 @@ def status(phase: Phase, uid: str = UID, **fields: Any) -> TaskStatus:
 
 class TestAdmission:
     async def test_a_task_is_recorded_as_pending_and_open(self, ledger: Ledger) -> None:
-        record = await admitted(ledger, timeout="12m", env=[{"name": "A", "value": "$HOME\0"}])
+        record = await admitted(ledger, timeout="12m", env=[{"name": "A", "value": "$HOME"}])
         assert (record.uid, record.namespace, record.name, record.workflow_id) == (
             UID,
             "default",
             "hello",
             "task/default/hello",
         )
-        assert record.spec == task_spec(timeout="12m0s", env=[{"name": "A", "value": "$HOME\0"}])
+        assert record.spec == task_spec(timeout="12m0s", env=[{"name": "A", "value": "$HOME"}])
         assert record.spec_digest == spec_digest(record.spec)
         assert record.status == TaskStatus(
             namespace="default", name="hello", uid=UID, agent="reviewer", submission_time=SUBMITTED
@@ -256,7 +256,7 @@ class TestAttempts:
         await intended(ledger)
         record = await ledger.attempt(KEY)
         assert (record.key, record.job_name, record.started_at) == (KEY, "hello-i0-a1", None)
-        assert (record.outcome, record.usage) == (None, Usage())
+        assert (record.outcome, record.usage, record.model) == (None, Usage(), "")
 
     async def test_intending_again_changes_nothing(self, ledger: Ledger) -> None:
         await intended(ledger)
@@ -307,7 +307,7 @@ class TestOutcome:
         await intended(ledger)
         answer = "Grüße \0 🦊\r\n"
         usage = Usage(input_tokens=3, output_tokens=5, requests=1)
-        outcome = await ledger.report(KEY, Report(answer=answer, usage=usage))
+        outcome = await ledger.report(KEY, Report(answer=answer, usage=usage, model="m-1"))
         assert outcome.succeeded
         assert outcome.decided_at == clock.now
         assert outcome.result is not None
@@ -315,7 +315,7 @@ class TestOutcome:
         assert (outcome.result.iteration, outcome.result.attempt) == (0, 1)
         assert await ledger.result(KEY) == answer
         record = await ledger.attempt(KEY)
-        assert (record.outcome, record.usage) == (outcome, usage)
+        assert (record.outcome, record.usage, record.model) == (outcome, usage, "m-1")
 
     async def test_a_reason_decides_failure(self, ledger: Ledger) -> None:
         await intended(ledger)
@@ -370,6 +370,22 @@ class TestOutcome:
         assert (record.outcome, record.usage) == (decided, Usage())
         with pytest.raises(NotFound):
             await ledger.result(KEY)
+
+    async def test_a_report_to_a_closed_task_is_a_conflict(self, ledger: Ledger) -> None:
+        await intended(ledger)
+        await ledger.close(status(Phase.CANCELLED))
+        with pytest.raises(Conflict, match="is closed"):
+            await ledger.report(KEY, Report(answer="Hello."))
+        assert (await ledger.attempt(KEY)).outcome is None
+        assert (await ledger.decide(KEY, FAILED)).reason is FAILED.reason
+
+    async def test_the_same_report_is_the_same_outcome_after_the_task_has_closed(self, ledger: Ledger) -> None:
+        await intended(ledger)
+        first = await ledger.report(KEY, Report(answer="Hello."))
+        await ledger.close(status(Phase.SUCCEEDED))
+        assert await ledger.report(KEY, Report(answer="Hello.")) == first
+        with pytest.raises(Conflict, match="already decided"):
+            await ledger.report(KEY, Report(answer="Hello!"))
 
     async def test_the_first_decision_stays(self, ledger: Ledger, clock: Any) -> None:
         await intended(ledger)

@@ -13,9 +13,11 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.testing import WorkflowEnvironment
 
+from anima.model.jobs import JobObservation, JobPhase
 from anima.model.reasons import Reason
 from anima.model.task import Condition, Phase, TaskStatus
 from anima.model.wire import TASK_QUEUE
+from tests.doubles.jobs import ScriptedJob
 from tests.workflows.world import World, ended, failing_first, open_world, shown, task_spec, until
 
 RETRIES = {"maxRetries": 2, "initialDelay": "10s", "backoffMultiplier": 3}
@@ -104,6 +106,18 @@ async def test_an_attempt_that_takes_too_long_is_ended(world: World, retried: bo
     assert all(job.deleted for job in world.jobs.jobs.values())
 
 
+async def test_a_job_that_was_lost_before_its_timeout_is_no_timeout(world: World) -> None:
+    async def lost(job: ScriptedJob) -> None:
+        job.observation = JobObservation(phase=JobPhase.LOST, message="its supervisor died")
+
+    await world.agent()
+    world.jobs.behave = lost
+
+    status = await world.run(timeout="1s")
+
+    assert (status.reason, status.message) == (Reason.JOB_LOST, "its supervisor died")
+
+
 async def test_the_deadline_ends_the_whole_task(world: World) -> None:
     await world.agent()
     world.jobs.behave = failing_first(99)
@@ -182,6 +196,44 @@ async def test_cancel_ends_a_task_that_waits(world: World, phase: Phase) -> None
 
     await handle.signal("cancel")
 
+    assert (await ended(handle)).phase is Phase.CANCELLED
+
+
+@pytest.mark.parametrize(
+    "hints",
+    [
+        [{"by": "ada", "reason": "enough"}],
+        [{"by": 1}],
+        ["text", None, 3],
+        [RawValue(Payload(metadata={"encoding": b"json/plain"}, data=b"{"))],
+        [RawValue(Payload(metadata={"encoding": b"binary/of-another-sdk"}, data=b"\xff"))],
+    ],
+)
+async def test_whatever_comes_with_a_signal_the_task_hears_it(world: World, hints: list[Any]) -> None:
+    await world.agent()
+    handle = await world.start()
+    await until(world, handle, Phase.RUNNING)
+
+    for name in ("suspend", "nudge", "resume", "cancel"):
+        await handle.signal(name, args=hints)
+
+    final = await ended(handle)
+    assert final.phase is Phase.CANCELLED
+    assert ("ada: enough" in final.message) == (hints == [{"by": "ada", "reason": "enough"}])
+
+
+async def test_a_query_with_too_much_and_an_update_with_too_little_harm_nothing(world: World) -> None:
+    await world.agent()
+    handle = await world.start()
+
+    await handle.query("status", args=["too", "much"])
+    for arguments in ([], [task_spec(), "too much"]):
+        with pytest.raises(WorkflowUpdateFailedError) as failure:
+            await handle.execute_update("edit", args=arguments)
+        assert isinstance(failure.value.cause, ApplicationError)
+        assert failure.value.cause.type == Reason.TASK_INVALID
+
+    await handle.signal("cancel")
     assert (await ended(handle)).phase is Phase.CANCELLED
 
 
@@ -310,6 +362,30 @@ async def test_bad_json_is_refused_with_all_its_errors(world: World, payload: An
     assert status.reason is Reason.TASK_INVALID
     assert all(word in status.message for word in words), status.message
     assert not await world.ledger.tasks()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "not JSON at line 1"),
+        (b'{"spec": ', "not JSON at line 1"),
+        (b'{"spec": "\xff"}', "not UTF-8 at byte 10"),
+        (b'{"spec": {"prompt": "a", "prompt": "b"}}', "same field twice"),
+        (b"[" * 100_000 + b"]" * 100_000, "nested deeper than 64 levels"),
+        (b'{"spec": {"priority": ' + b"9" * 5000 + b"}}", "beyond 2^53-1"),
+        (b'{"spec": {"priority": NaN}}', "not a finite number"),
+    ],
+)
+async def test_an_input_that_is_no_plain_json_is_refused_for_what_it_is(world: World, data: bytes, words: str) -> None:
+    payload = RawValue(Payload(metadata={"encoding": b"json/plain"}, data=data))
+    handle = await world.client.start_workflow(
+        "Task", payload, id="task/default/bad", task_queue="anima", result_type=TaskStatus
+    )
+
+    status = await ended(handle)
+
+    assert status.reason is Reason.TASK_INVALID
+    assert words in status.message
 
 
 @pytest.mark.parametrize("arguments", [[], [{"spec": task_spec()}, "and more"]])

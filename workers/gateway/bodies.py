@@ -1,12 +1,11 @@
 """Request bodies: read up to a limit, and parsed without echoing any of them."""
 
-import json
 from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request, status
 from pydantic import ValidationError
 
-from anima.core_schema import parse_integer
+from anima.model import plain
 from anima.model.base import Model
 from anima.model.errors import Refusal
 from anima.model.problems import problems_of, summary
@@ -48,14 +47,9 @@ def parse_json(body: bytes) -> Any:
         Refusal: `ResourceInvalid` for what is no JSON, or repeats a field.
     """
     try:
-        return json.loads(body.decode(), object_pairs_hook=_object, parse_int=parse_integer)
-    except UnicodeDecodeError as error:
-        fault = f"is not UTF-8 at byte {error.start}"
-    except json.JSONDecodeError as error:
-        fault = f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
-    except RecursionError:
-        fault = "is nested too deep"
-    raise Refusal(Reason.RESOURCE_INVALID, f"the body {fault}")
+        return plain.parse_json(body)
+    except ValueError as error:
+        raise Refusal(Reason.RESOURCE_INVALID, f"the body {error}") from None
 
 
 def parse_model(model: type[M], body: bytes) -> M:
@@ -71,10 +65,3 @@ def parse_model(model: type[M], body: bytes) -> M:
     raise Refusal(
         Reason.REQUEST_REFUSED, f"the body is no valid {model.__name__.lower()}: {summary(problems)}", problems
     )
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise Refusal(Reason.RESOURCE_INVALID, "the body has an object with the same field twice; keep one of them")
-    return found

@@ -10,11 +10,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response, status
 from starlette.responses import JSONResponse, StreamingResponse
 
-from anima.model.api import DIGEST_HEADER, END_EVENT, EVENT_STREAM, EventPage
+from anima.model.api import DIGEST_HEADER, END_EVENT, EVENT_STREAM, EventPage, RecordedSpec
 from anima.model.attempts import AttemptKey, AttemptRecord
 from anima.model.base import MAX_INT
 from anima.model.digests import digest_bytes
 from anima.model.errors import NotFound
+from anima.model.inputs import spec_digest
 from anima.model.names import Name
 from anima.stores.ports import TaskRecord
 from workers.gateway.security import require_user
@@ -62,6 +63,24 @@ async def get_status(record: NamedTask) -> Response:
 async def delete(services: Given, namespace: Name, name: Name) -> None:
     """Forget a closed Task with its attempts and its result."""
     await services.ledger.delete_task(namespace, name)
+
+
+@router.get("/namespaces/{namespace}/tasks/{name}/spec")
+async def get_spec(record: NamedTask) -> Response:
+    """Return the spec that counts now, and what the Task was bound to."""
+    recorded = RecordedSpec(
+        spec=record.spec,
+        digest=spec_digest(record.spec),
+        submitted_digest=record.spec_digest,
+        binding=record.binding,
+    )
+    return JSONResponse(recorded.to_json())
+
+
+@router.get("/namespaces/{namespace}/tasks/{name}/attempts")
+async def get_attempts(services: Given, record: NamedTask) -> Response:
+    """Return every attempt with its outcome, its model and what that counted."""
+    return JSONResponse({"items": [attempt.to_json() for attempt in await services.ledger.attempts(record.uid)]})
 
 
 @router.get("/namespaces/{namespace}/tasks/{name}/result")

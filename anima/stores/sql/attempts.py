@@ -32,6 +32,7 @@ _RECORD = (
     attempts.c.started_at,
     attempts.c.outcome,
     attempts.c.usage,
+    attempts.c.model,
 )
 
 
@@ -185,4 +186,5 @@ def _record(row: Row[*tuple[Any, ...]]) -> AttemptRecord:
         started_at=row.started_at,
         outcome=Outcome.model_validate_json(row.outcome) if row.outcome else None,
         usage=Usage.model_validate_json(row.usage) if row.usage else Usage(),
+        model=row.model or "",
     )

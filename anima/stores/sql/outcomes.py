@@ -6,7 +6,7 @@ that finds none yet, so whoever comes second reads what the first decided.
 
 from typing import Any
 
-from sqlalchemy import Row, select, update
+from sqlalchemy import ColumnElement, Row, and_, exists, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from anima.model.attempts import MAX_RESULT_BYTES, AttemptKey, Outcome, Report, Usage
@@ -17,6 +17,7 @@ from anima.model.task import ResultReference
 from anima.stores.sql.attempts import at, no_attempt
 from anima.stores.sql.engine import SqlStore, guarded
 from anima.stores.sql.tables import attempts
+from anima.stores.sql.tasks import require_open
 
 _DECISION = (attempts.c.outcome, attempts.c.report_digest)
 
@@ -44,13 +45,20 @@ class SqlOutcomes(SqlStore):
         Without an answer and without a reason the attempt has failed with `JobFailed`.
 
         Raises:
-            Conflict: the attempt was decided otherwise before.
+            Conflict: the attempt was decided otherwise before, or its Task is closed without it.
             Refusal: `AnswerTooLarge`, or `RequestRefused` if it has both answer and reason.
         """
         result = _result(key, report)
         mark = digest_bytes(report.model_dump_json().encode())
-        values = {"usage": report.usage.model_dump_json(), "report_digest": mark, "result": result}
+        values = {
+            "usage": report.usage.model_dump_json(),
+            "model": report.model,
+            "report_digest": mark,
+            "result": result,
+        }
         async with self._writes.begin() as connection:
+            if await connection.scalar(select(exists().where(_undecided(key)))):
+                await require_open(connection, key.task_uid)
             stored = await self._settle(connection, key, _outcome(key, report, result), values)
         decided = Outcome.model_validate_json(stored.outcome)
         if stored.report_digest != mark:
@@ -75,7 +83,7 @@ class SqlOutcomes(SqlStore):
         self, connection: AsyncConnection, key: AttemptKey, outcome: Outcome, values: dict[str, Any]
     ) -> Row[*tuple[Any, ...]]:
         body = outcome.model_copy(update={"decided_at": self._clock()}).model_dump_json()
-        undecided = update(attempts).where(at(attempts, key), attempts.c.outcome.is_(None))
+        undecided = update(attempts).where(_undecided(key))
         decided = await connection.execute(undecided.values(outcome=body, **values).returning(*_DECISION))
         if found := decided.one_or_none():
             return found
@@ -83,6 +91,10 @@ class SqlOutcomes(SqlStore):
         if found := stored.one_or_none():
             return found
         raise no_attempt(key)
+
+
+def _undecided(key: AttemptKey) -> ColumnElement[bool]:
+    return and_(at(attempts, key), attempts.c.outcome.is_(None))
 
 
 def _result(key: AttemptKey, report: Report) -> bytes | None:

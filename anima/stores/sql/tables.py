@@ -111,6 +111,7 @@ attempts = Table(
     Column("started_at", Instant),
     Column("outcome", Text),
     Column("usage", Text),
+    Column("model", String(253)),
     Column("report_digest", String(71)),
     Column("result", LargeBinary),
     PrimaryKeyConstraint("task_uid", "iteration", "attempt"),

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 import httpx2
 import pytest
@@ -10,12 +11,15 @@ import uvicorn
 
 from anima.gateway import Gateway
 from anima.home import Home
-from anima.model.api import DIGEST_HEADER
-from anima.model.attempts import AttemptKey, Outcome, ProgressEvent, Report
+from anima.model.api import DIGEST_HEADER, RecordedSpec
+from anima.model.attempts import AttemptKey, Outcome, ProgressEvent, Report, Usage
+from anima.model.binding import SoulBinding
 from anima.model.digests import digest_bytes
 from anima.model.errors import Conflict, NotFound, Unavailable
+from anima.model.inputs import INPUTS_VERSION, inputs_digest, spec_digest
+from anima.model.manifest import KINDS
 from anima.model.reasons import Reason
-from anima.model.task import Phase, ResultReference
+from anima.model.task import Phase, ResultReference, TaskSpec
 from anima.stores.sql import SqlLedger
 from workers.gateway.process import listen, server_of
 from workers.gateway.services import Services
@@ -26,6 +30,21 @@ PATH = "/v1/namespaces/default/tasks/review"
 
 def event(sequence: int) -> ProgressEvent:
     return ProgressEvent(sequence=sequence, kind="text", data={"delta": f"part {sequence}\n\n", "nothing": None})
+
+
+def binding(task_uid: str, spec: TaskSpec) -> SoulBinding:
+    digest = digest_bytes(b"x")
+    return SoulBinding(
+        agent_uid="agent-uid",
+        agent_generation=1,
+        task_uid=task_uid,
+        soul_digest=digest,
+        prompt_digest=digest,
+        inputs_digest=inputs_digest(spec),
+        inputs_version=INPUTS_VERSION,
+        envelope_version=1,
+        bound_at=datetime(2026, 11, 30, tzinfo=UTC),
+    )
 
 
 async def close(ledger: SqlLedger, key: AttemptKey, phase: Phase, reference: ResultReference | None = None) -> None:
@@ -40,6 +59,33 @@ async def test_tasks_are_listed_newest_first(gateway: Gateway, begin: Begin) -> 
     assert [status.name for status in await gateway.tasks("default", limit=1)] == ["third"]
     assert await gateway.tasks("other") == []
     assert (await gateway.task("default", "first")).uid == "uid-of-first"
+
+
+async def test_the_spec_that_counts_is_told_with_its_digest_and_binding(
+    gateway: Gateway, begin: Begin, ledger: SqlLedger
+) -> None:
+    record = await ledger.task((await begin()).task_uid)
+    recorded = await gateway.spec("default", "review")
+    assert recorded == RecordedSpec(
+        spec=record.spec, digest=record.spec_digest, submitted_digest=record.spec_digest, binding=None
+    )
+    edited = record.spec.model_copy(update={"suspend": True})
+    await ledger.edit(record.uid, edited)
+    bound = await ledger.bind(binding(record.uid, edited))
+    await ledger.close(record.status.model_copy(update={"phase": Phase.FAILED}))
+    assert await gateway.spec("default", "review") == RecordedSpec(
+        spec=edited, digest=spec_digest(edited), submitted_digest=record.spec_digest, binding=bound
+    )
+
+
+async def test_a_described_task_has_its_attempts(gateway: Gateway, begin: Begin, ledger: SqlLedger) -> None:
+    first = await begin()
+    await ledger.decide(first, Outcome(succeeded=False, reason=Reason.JOB_FAILED))
+    await ledger.report(await begin(attempt=2), Report(answer="Fine.", model="m-1", usage=Usage(output_tokens=5)))
+    described = await gateway.describe(KINDS["Task"], "default", "review")
+    assert described["uid"] == "uid-of-review"
+    found = [(one["key"]["attempt"], one["model"], one["usage"]["outputTokens"]) for one in described["attempts"]]
+    assert found == [(1, "", 0), (2, "m-1", 5)]
 
 
 async def test_a_result_arrives_byte_for_byte_with_its_digest(

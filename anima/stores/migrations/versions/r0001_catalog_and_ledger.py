@@ -64,6 +64,7 @@ def _attempts() -> None:
         sa.Column("started_at", sa.DateTime(timezone=True)),
         sa.Column("outcome", sa.Text),
         sa.Column("usage", sa.Text),
+        sa.Column("model", sa.String(253)),
         sa.Column("report_digest", sa.String(71)),
         sa.Column("result", sa.LargeBinary),
         sa.PrimaryKeyConstraint("task_uid", "iteration", "attempt", name="pk_attempts"),
