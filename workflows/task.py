@@ -99,9 +99,9 @@ class TaskWorkflow:
         return self._status.soul_binding
 
     @workflow.update(name=Update.EDIT)
-    async def edit(self, spec: Any) -> TaskStatus:
+    async def edit(self, spec: RawValue) -> TaskStatus:
         """Replace the Task's spec, from the next attempt on."""
-        edited = self._parse({"spec": spec})
+        edited = self._parse({"spec": _decode(spec)})
         try:
             await self._steps.local(Step.EDIT, Edit(task_uid=self._status.uid, spec=edited), type(None))
         except (Refusal, Stopped) as stop:
@@ -110,9 +110,9 @@ class TaskWorkflow:
         return self._status
 
     @edit.validator
-    def _check_edit(self, spec: Any) -> None:
+    def _check_edit(self, spec: RawValue) -> None:
         try:
-            edited = self._parse({"spec": spec})
+            edited = self._parse({"spec": _decode(spec)})
         except Refusal as refusal:
             raise ApplicationError(refusal.message, type=refusal.reason, non_retryable=True) from None
         if self._spec is None or self._watch.ending:
@@ -221,7 +221,7 @@ def _decode(payload: RawValue) -> Any:
     try:
         return parse_json(payload.payload.data)
     except ValueError as error:
-        raise Refusal(Reason.TASK_INVALID, f"the workflow's input {error}") from None
+        raise Refusal(Reason.TASK_INVALID, f"the input {error}") from None
 
 
 def _fail(status: TaskStatus, cancelled_from_outside: bool) -> NoReturn:

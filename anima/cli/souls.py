@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 KEY = "SOUL.md"
 _DIGEST_IN_NAME = 12
+_MOST_BYTES = 4 * 1024 * 1024
+"""More than any soul has; enough to say how many too many."""
 
 SoulFile = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, exists=True)]
 
@@ -24,7 +26,7 @@ def digest(file: SoulFile, output: OutputForm = Output.TABLE) -> None:
     """Print the digest of a file's exact bytes, as `sha256sum` would."""
     from anima.model.digests import digest_bytes
 
-    _show(output, {"digest": digest_bytes(file.read_bytes())}, lambda body: body["digest"])
+    _show(output, {"digest": digest_bytes(_content(file))}, lambda body: body["digest"])
 
 
 @app.command()
@@ -33,7 +35,7 @@ def check(file: SoulFile, output: OutputForm = Output.TABLE) -> None:
     """Check that a file can be a soul, and print its digest and size."""
     from anima.model.persona import MAX_SOUL_BYTES, persona_from_bytes
 
-    persona = persona_from_bytes(file.read_bytes(), str(file))
+    persona = persona_from_bytes(_content(file), str(file))
     body = {"digest": persona.digest, "bytes": len(persona.encode()), "limit": MAX_SOUL_BYTES}
     _show(output, body, lambda body: f"{body['digest']}  {body['bytes']} of {body['limit']} bytes  valid")
 
@@ -51,7 +53,7 @@ async def publish(
     from anima.cli.output import emit
     from anima.model.persona import persona_from_bytes
 
-    persona = persona_from_bytes(file.read_bytes(), str(file))
+    persona = persona_from_bytes(_content(file), str(file))
     config_map = _config_map(name, namespace, persona.digest, persona.reveal())
     async with open_gateway() as gateway:
         applied = await gateway.apply(config_map)
@@ -82,6 +84,18 @@ async def show_soul(
         emit_bytes(str(prompt["text"]).encode())
     else:
         emit_fields([("Agent", f"{namespace}/{agent}"), *prompt_fields(prompt)])
+
+
+def _content(file: Path) -> bytes:
+    """Return the bytes of a file; a device that never ends is refused as any long file is."""
+    from anima.model.errors import Refusal
+    from anima.model.reasons import Reason
+
+    with file.open("rb") as opened:
+        data = opened.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise Refusal(Reason.SOUL_TOO_LARGE, f"{file} has more than {_MOST_BYTES} bytes")
+    return data
 
 
 def _config_map(base: str, namespace: str, digest: str, text: str) -> "ConfigMap":

@@ -41,6 +41,11 @@ def test_a_file_that_can_be_no_soul_is_refused_by_check_and_publish(anima: Anima
     assert anima.error(Exit.INVALID, "soul", "publish", str(soul), "--name", "x")["reason"] == reason
 
 
+def test_a_file_without_an_end_is_refused(anima: Anima):
+    for command in ("digest", "check"):
+        assert anima.error(Exit.INVALID, "soul", command, "/dev/zero")["reason"] == "SoulTooLarge"
+
+
 def test_publish_stores_an_immutable_config_map_and_prints_the_block(anima: Anima, soul: Path, name: str):
     result = anima("soul", "publish", str(soul), "--name", name)
     (document,) = read_documents(result.stdout)

@@ -226,8 +226,9 @@ async def test_a_query_with_too_much_and_an_update_with_too_little_harm_nothing(
     await world.agent()
     handle = await world.start()
 
+    unreadable = RawValue(Payload(metadata={"encoding": b"binary/of-another-sdk"}, data=b"\xff"))
     await handle.query("status", args=["too", "much"])
-    for arguments in ([], [task_spec(), "too much"]):
+    for arguments in ([], [task_spec(), "too much"], [unreadable]):
         with pytest.raises(WorkflowUpdateFailedError) as failure:
             await handle.execute_update("edit", args=arguments)
         assert isinstance(failure.value.cause, ApplicationError)

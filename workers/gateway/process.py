@@ -3,7 +3,6 @@
 Exit codes are those of `anima.exits`; a port in use is `UNAVAILABLE`.
 """
 
-import asyncio
 import errno
 import logging
 import os
@@ -11,35 +10,29 @@ import signal
 import socket
 import sys
 import uuid
-from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
 import uvicorn
-from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.client import Client
 
 from activities.providers import ProviderResolver
 from activities.readiness import AgentInspector
 from activities.souls import SoulResolver
-from anima.exits import Exit, exit_of
-from anima.keys import Keys
+from anima.exits import Exit
 from anima.model.attempts import AttemptKey
-from anima.model.errors import AnimaError, Unavailable
-from anima.stores.migrations import migrate
+from anima.model.errors import Unavailable
 from anima.stores.ports import TaskRecord
 from anima.stores.processes.jobs import LocalJobs
-from anima.stores.sql import SqlCatalog, SqlLedger, open_engine
-from anima.telemetry.logs import configure_logs
-from anima.telemetry.metrics import configure_metrics, temporal_runtime
-from anima.telemetry.traces import configure_traces
+from anima.stores.sql import SqlCatalog, SqlLedger
+from anima.telemetry.metrics import temporal_runtime
 from workers.gateway.app import create_app
 from workers.gateway.services import Services
 from workers.orchestrator.bell import nudge
+from workers.program import Ground, ground, run, service
 from workers.settings import Settings
 
-SERVICE = "anima-gateway"
+NAME = "gateway"
 
 _BACKLOG = 2048
 _GRACE_SECONDS = 5
@@ -50,17 +43,9 @@ log = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
-    configure_logs(SERVICE)
     # The server raises the signal again once it has shut down.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.OK))
-    try:
-        asyncio.run(_serve(Settings.from_environment()))
-    except AnimaError as error:
-        sys.stderr.write(f"gateway: {error}\n")
-        return exit_of(error)
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-    return Exit.OK
+    return run(NAME, _serve)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -103,30 +88,21 @@ def server_of(services: Services, host: str) -> uvicorn.Server:
 
 
 async def _serve(settings: Settings) -> None:
-    async with AsyncExitStack() as closing:
-        listener = closing.enter_context(listen(settings.gateway_host, settings.gateway_port))
-        traces = configure_traces(SERVICE, os.environ)
-        metrics = configure_metrics(SERVICE, os.environ)
-        for provider in (traces, metrics):
-            closing.push_async_callback(asyncio.to_thread, provider.shutdown)
-        keys = Keys.load_or_create(settings.home)
-        engine = open_engine(settings.database)
-        closing.push_async_callback(engine.dispose)
-        await migrate(engine)
-        temporal = await Client.connect(
-            **settings.temporal,
-            lazy=True,
-            interceptors=traces.interceptors,
-            runtime=temporal_runtime(SERVICE, os.environ),
-        )
-        services = replace(_services(settings, keys, engine, temporal), traces=traces, metrics=metrics)
-        log.info("listening on %s, port %d", *listener.getsockname()[:2])
-        await server_of(services, settings.gateway_host).serve(sockets=[listener])
+    with listen(settings.gateway_host, settings.gateway_port) as listener:
+        async with ground(NAME, settings) as own:
+            temporal = await Client.connect(
+                **settings.temporal,
+                lazy=True,
+                interceptors=own.traces.interceptors,
+                runtime=temporal_runtime(service(NAME), os.environ),
+            )
+            log.info("listening on %s, port %d", *listener.getsockname()[:2])
+            await server_of(_services(settings, own, temporal), settings.gateway_host).serve(sockets=[listener])
 
 
-def _services(settings: Settings, keys: Keys, engine: AsyncEngine, temporal: Client) -> Services:
+def _services(settings: Settings, own: Ground, temporal: Client) -> Services:
     clock = partial(datetime.now, UTC)
-    catalog = SqlCatalog(engine, clock, _random_id)
+    catalog = SqlCatalog(own.engine, clock, _random_id)
     providers = ProviderResolver(catalog, settings.model_url)
 
     async def notify(record: TaskRecord, key: AttemptKey) -> None:
@@ -134,12 +110,14 @@ def _services(settings: Settings, keys: Keys, engine: AsyncEngine, temporal: Cli
 
     return Services(
         catalog=catalog,
-        ledger=SqlLedger(engine, clock),
-        keys=keys,
+        ledger=SqlLedger(own.engine, clock),
+        keys=own.keys,
         inspector=AgentInspector(SoulResolver(catalog), providers, clock),
         # Never entered: it only reads logs here, and starts no Job.
         job_log=LocalJobs(settings.home, clock, fork=False).log,
         notify=notify,
+        traces=own.traces,
+        metrics=own.metrics,
     )
 
 

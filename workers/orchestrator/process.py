@@ -8,9 +8,8 @@ import asyncio
 import logging
 import os
 import signal
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from uuid import uuid4
@@ -21,26 +20,22 @@ from temporalio.worker import Interceptor, Worker
 
 from activities.assembly import Parts, build_activities
 from activities.boundary import FailureBoundary
-from anima.exits import Exit, exit_of
 from anima.home import Home
-from anima.keys import Keys
-from anima.model.errors import AnimaError
 from anima.model.tokens import attempt_token
-from anima.stores.migrations import migrate
 from anima.stores.processes.jobs import LocalJobs
-from anima.stores.sql import SqlCatalog, SqlLedger, open_engine
-from anima.telemetry.logs import configure_logs
-from anima.telemetry.metrics import configure_metrics, temporal_runtime
+from anima.stores.sql import SqlCatalog, SqlLedger
+from anima.telemetry.metrics import temporal_runtime
 from anima.telemetry.steps import StepMetrics
-from anima.telemetry.traces import Traces, configure_traces
+from anima.telemetry.traces import Traces
 from workers.orchestrator.attributes import check_attributes
 from workers.orchestrator.bell import Bell
 from workers.orchestrator.reaper import Reaper
+from workers.program import Ground, ground, run, service
 from workers.settings import Settings
 from workflows.inputs import OneInput
 from workflows.task import TaskWorkflow
 
-SERVICE = "anima-orchestrator"
+NAME = "orchestrator"
 
 _CONNECT_PAUSE = timedelta(milliseconds=250)
 _CHECK_INTERVAL = timedelta(seconds=30)
@@ -53,58 +48,43 @@ log = logging.getLogger(__name__)
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT; return the exit status."""
-    configure_logs(SERVICE)
-    try:
-        asyncio.run(_serve(Settings.from_environment()))
-    except AnimaError as error:
-        sys.stderr.write(f"orchestrator: {error}\n")
-        return exit_of(error)
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-    return Exit.OK
+    return run(NAME, _serve)
 
 
 async def _serve(settings: Settings) -> None:
     ending = _ending_signal()
     clock = partial(datetime.now, UTC)
-    async with AsyncExitStack() as closing:
-        traces = configure_traces(SERVICE, os.environ)
-        metrics = configure_metrics(SERVICE, os.environ)
-        for provider in (traces, metrics):
-            closing.push_async_callback(asyncio.to_thread, provider.shutdown)
-        keys = Keys.load_or_create(settings.home)
-        engine = open_engine(settings.database)
-        closing.push_async_callback(engine.dispose)
-        await migrate(engine)
-        ledger = SqlLedger(engine, clock)
-        jobs = await closing.enter_async_context(LocalJobs(settings.home, clock))
-        client = await _connect(settings, traces)
+    async with ground(NAME, settings) as own, LocalJobs(settings.home, clock) as jobs:
+        client = await _connect(settings, own.traces)
         await check_attributes(client)
-        parts = Parts(
-            catalog=SqlCatalog(engine, clock, lambda: str(uuid4())),
-            ledger=ledger,
-            jobs=jobs,
-            clock=clock,
-            token=partial(attempt_token, keys.attempt_secret),
-            gateway=settings.gateway_url,
-            local_model=settings.model_url,
-            jobs_queue=None,
-            check_interval=_CHECK_INTERVAL,
-            trace=traces.job_environment,
-        )
-        worker = build_worker(client, parts, settings.task_queue, [StepMetrics(metrics, clock)])
-        await closing.enter_async_context(worker)
-        closing.enter_context(_beacon(settings.home))
-        background = await closing.enter_async_context(asyncio.TaskGroup())
-        duties = [
-            background.create_task(Bell(client, jobs, ledger).run()),
-            background.create_task(Reaper(client, ledger, jobs, clock, metrics.task_closed).run()),
-            background.create_task(_tell_when_warm(jobs)),
-        ]
-        log.info("polling task queue %s", settings.task_queue)
-        await ending.wait()
-        for duty in duties:
-            duty.cancel()
+        parts = _parts(settings, own, jobs, clock)
+        worker = build_worker(client, parts, settings.task_queue, [StepMetrics(own.metrics, clock)])
+        async with worker, asyncio.TaskGroup() as background:
+            duties = [
+                background.create_task(Bell(client, jobs, parts.ledger).run()),
+                background.create_task(Reaper(client, parts.ledger, jobs, clock, own.metrics.task_closed).run()),
+                background.create_task(_tell_when_warm(jobs)),
+            ]
+            with _beacon(settings.home):
+                log.info("polling task queue %s", settings.task_queue)
+                await ending.wait()
+            for duty in duties:
+                duty.cancel()
+
+
+def _parts(settings: Settings, own: Ground, jobs: LocalJobs, clock: Callable[[], datetime]) -> Parts:
+    return Parts(
+        catalog=SqlCatalog(own.engine, clock, lambda: str(uuid4())),
+        ledger=SqlLedger(own.engine, clock),
+        jobs=jobs,
+        clock=clock,
+        token=partial(attempt_token, own.keys.attempt_secret),
+        gateway=settings.gateway_url,
+        local_model=settings.model_url,
+        jobs_queue=None,
+        check_interval=_CHECK_INTERVAL,
+        trace=own.traces.job_environment,
+    )
 
 
 def build_worker(client: Client, parts: Parts, task_queue: str, interceptors: Sequence[Interceptor] = ()) -> Worker:
@@ -128,7 +108,7 @@ def build_worker(client: Client, parts: Parts, task_queue: str, interceptors: Se
 
 
 async def _connect(settings: Settings, traces: Traces) -> Client:
-    runtime = temporal_runtime(SERVICE, os.environ)
+    runtime = temporal_runtime(service(NAME), os.environ)
     while True:
         try:
             return await Client.connect(

@@ -3,7 +3,9 @@
 import atexit
 import contextlib
 import ctypes
+import errno
 import importlib
+import mmap
 import os
 import resource
 import signal
@@ -26,6 +28,8 @@ _FRESH = (
     "import sys; name, *sys.path = sys.argv[1:]; del sys.argv[1:]\n"
     "from importlib import import_module; sys.exit(import_module(name).main())"
 )
+_ROOM = 16 * 1024 * 1024
+"""What the forked worker needs in bytes beyond what it shares with its parent at first."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None)
@@ -59,6 +63,7 @@ def become(launch: Launch, environment: dict[str, str], scratch: Path, status: i
         _confine(launch, scratch, status)
         if launch.command or launch.fresh:
             _execute(launch, variables)
+        _check_room(launch)
         _prepare(launch, variables)
         main = importlib.import_module(launch.entrypoint).main
     except BaseException as error:
@@ -80,6 +85,17 @@ def _confine(launch: Launch, scratch: Path, status: int) -> None:
         # The C library keeps some numbers for itself.
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
+
+
+def _check_room(launch: Launch) -> None:
+    """Refuse a memory limit that the fork has used up already: it would fail in odd ways, or not end."""
+    try:
+        mmap.mmap(-1, _ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        assert launch.memory_limit is not None
+        raise OSError(
+            errno.ENOMEM, f"its memory limit of {launch.memory_limit} bytes is too small; raise resources.limits.memory"
+        ) from None
 
 
 def close_others(*kept: int) -> None:
