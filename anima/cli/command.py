@@ -1,57 +1,15 @@
-"""What every command has in common: options, the event loop, and error reports."""
+"""What every command has in common: the event loop, and error reports."""
 
 import functools
 import inspect
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated, Any, ParamSpec
+from typing import Any, ParamSpec
 
 import typer
 
+from anima.cli.options import Output
+
 P = ParamSpec("P")
-
-
-class Output(StrEnum):
-    """The form of what a command prints."""
-
-    TABLE = "table"
-    JSON = "json"
-    YAML = "yaml"
-
-
-def label(value: str | None) -> str | None:
-    """Check an argument that names an object, before anything is asked for it."""
-    from anima.model.names import check_label
-
-    if value is not None:
-        try:
-            check_label(value)
-        except ValueError as error:
-            raise typer.BadParameter(f"{error.args[0]}; {error.args[1]}") from None
-    return value
-
-
-def duration(value: str | None) -> str | None:
-    """Check an argument that is a span of time."""
-    from anima.model.units import parse_duration
-
-    if value is not None:
-        try:
-            parse_duration(value)
-        except ValueError as error:
-            raise typer.BadParameter(f"{error.args[0]}; {error.args[1]}") from None
-    return value
-
-
-Namespace = Annotated[str, typer.Option("--namespace", "-n", callback=label, help="The namespace.")]
-OutputForm = Annotated[Output, typer.Option("--output", "-o", help="How to print it; errors follow json, too.")]
-TaskName = Annotated[str, typer.Argument(metavar="TASK", callback=label, help="The Task's name.")]
-WaitTime = Annotated[
-    str | None,
-    typer.Option("--timeout", callback=duration, help="Stop waiting after so long, e.g. 5m; the Task goes on."),
-]
-
-DEFAULT_NAMESPACE = "default"
 
 
 def command(function: Callable[P, Any]) -> Callable[P, None]:

@@ -5,8 +5,8 @@ from typing import Any
 
 import typer
 
-from anima.cli.command import Output
 from anima.cli.failures import show
+from anima.cli.options import Output
 from anima.cli.output import emit, emit_bytes
 from anima.cli.progress import Progress
 from anima.cli.tables import show_status

@@ -11,7 +11,7 @@ from rich.text import Text
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import SafeRepresenter
 
-from anima.cli.command import Output
+from anima.cli.options import Output
 
 _NEVER_FOLD = 1_000_000
 

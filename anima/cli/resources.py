@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from anima.cli.command import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, command, label
+from anima.cli.command import command
+from anima.cli.options import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, label
 
 if TYPE_CHECKING:
     from anima.gateway import Gateway

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from anima.cli.command import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, TaskName, WaitTime, command
+from anima.cli.command import command
+from anima.cli.options import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, TaskName, WaitTime
 
 if TYPE_CHECKING:
     from anima.handle import TaskHandle

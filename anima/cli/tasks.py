@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from anima.cli.command import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, TaskName, WaitTime, command, label
+from anima.cli.command import command
+from anima.cli.options import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, TaskName, WaitTime, label
 
 
 def register(app: typer.Typer) -> None:

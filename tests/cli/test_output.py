@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anima.cli.command import Output
+from anima.cli.options import Output
 from anima.cli.output import emit, emit_table, printable
 from anima.documents import read_documents
 

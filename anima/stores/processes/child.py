@@ -89,13 +89,13 @@ def _confine(launch: Launch, scratch: Path, status: int) -> None:
 
 def _check_room(launch: Launch) -> None:
     """Refuse a memory limit that the fork has used up already: it would fail in odd ways, or not end."""
+    if launch.memory_limit is None:
+        return
     try:
         mmap.mmap(-1, _ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError:
-        assert launch.memory_limit is not None
-        raise OSError(
-            errno.ENOMEM, f"its memory limit of {launch.memory_limit} bytes is too small; raise resources.limits.memory"
-        ) from None
+        message = f"its memory limit of {launch.memory_limit} bytes is too small; raise resources.limits.memory"
+        raise OSError(errno.ENOMEM, message) from None
 
 
 def close_others(*kept: int) -> None:

@@ -15,6 +15,7 @@ from anima.stores.processes.directory import JobDirectory
 from tests.stores.processes.bench import (
     Bench,
     Fifo,
+    Witness,
     arguments,
     environment,
     is_gone,
@@ -125,6 +126,14 @@ async def test_a_job_over_its_memory_limit_fails_alone(anyhow: Bench) -> None:
     await anyhow.start("bytearray(2**30)", memory_limit=512 * 2**20)
     assert (await anyhow.end()).exit_code == 1
     assert b"MemoryError" in await anyhow.jobs.log("team", "job")
+
+
+async def test_a_memory_limit_in_which_the_worker_cannot_start_is_named(bench: Bench, witness: Witness) -> None:
+    await bench.start(witness.testify, memory_limit=4096)
+    ended = await bench.end()
+    assert ended.exit_code == 126
+    assert "memory limit of 4096 bytes is too small" in ended.message
+    assert witness.starts == 0
 
 
 async def test_the_scratch_directory_is_gone_at_the_end_whatever_is_in_it(anyhow: Bench, tmp_path: Path) -> None:

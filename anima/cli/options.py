@@ -1,0 +1,49 @@
+"""The options and arguments that commands share."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """The form of what a command prints."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def label(value: str | None) -> str | None:
+    """Check an argument that names an object, before anything is asked for it."""
+    from anima.model.names import check_label
+
+    if value is not None:
+        try:
+            check_label(value)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error.args[0]}; {error.args[1]}") from None
+    return value
+
+
+def duration(value: str | None) -> str | None:
+    """Check an argument that is a span of time."""
+    from anima.model.units import parse_duration
+
+    if value is not None:
+        try:
+            parse_duration(value)
+        except ValueError as error:
+            raise typer.BadParameter(f"{error.args[0]}; {error.args[1]}") from None
+    return value
+
+
+Namespace = Annotated[str, typer.Option("--namespace", "-n", callback=label, help="The namespace.")]
+OutputForm = Annotated[Output, typer.Option("--output", "-o", help="How to print it; errors follow json, too.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", callback=label, help="The Task's name.")]
+WaitTime = Annotated[
+    str | None,
+    typer.Option("--timeout", callback=duration, help="Stop waiting after so long, e.g. 5m; the Task goes on."),
+]
+
+DEFAULT_NAMESPACE = "default"
