@@ -39,8 +39,11 @@ async def apply(
     import sys
 
     from anima.manifests import load_manifests
+    from anima.model.errors import NotFound
 
     found = sorted(load_manifests(files, sys.stdin.buffer, namespace), key=lambda item: _ORDER.index(item.kind))
+    if not found:
+        raise NotFound(f"there is no manifest in {', '.join(files)}")
     changes: list[dict[str, str]] = []
     try:
         await _apply(found, changes, dry_run=dry_run)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from anima.model.base import Int, Model
 from anima.model.digests import Digest
@@ -24,6 +24,21 @@ RETRYABLE = frozenset({
     Reason.ANSWER_TRUNCATED,
     Reason.PROVIDER_FAILED,
 })  # fmt: skip
+
+
+# What a worker can know of its attempt; how a Task stands is not its to say.
+REPORTABLE = (RETRYABLE - {Reason.JOB_LOST}) | {
+    Reason.ANSWER_REFUSED,
+    Reason.ANSWER_TOO_LARGE,
+    Reason.PROMPT_DIGEST_MISMATCH,
+    Reason.PROVIDER_INVALID,
+}
+
+
+def _reportable(reason: Reason | None) -> Reason | None:
+    if reason is not None and reason not in REPORTABLE:
+        raise ValueError("is not a worker's to report", f"give one of {', '.join(sorted(REPORTABLE))}")
+    return reason
 
 
 class AttemptKey(Model):
@@ -82,7 +97,7 @@ class Report(Model):
 
     answer: str | None = None
     """At most `MAX_RESULT_BYTES` in UTF-8, which the Ledger checks."""
-    reason: Annotated[Reason | None, Field(strict=False)] = None
+    reason: Annotated[Reason | None, Field(strict=False), AfterValidator(_reportable)] = None
     message: Annotated[str, Field(max_length=4096)] = ""
     usage: Usage = Usage()
     model: Annotated[str, Field(max_length=253)] = ""

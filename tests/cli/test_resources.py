@@ -25,6 +25,11 @@ def manifests(name: str, text: str = SOUL) -> str:
     return f"{provider}---\n{json.dumps(agent)}\n"
 
 
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n"])
+def test_a_file_without_a_manifest_is_named(anima: Anima, text: str):
+    assert "no manifest" in anima.error(Exit.NOT_FOUND, "apply", "-f", "-", stdin=text)["message"]
+
+
 def test_a_file_is_applied_and_applied_again_unchanged(anima: Anima, name: str, tmp_path: Path):
     path = tmp_path / "a.yaml"
     path.write_bytes(manifests(name).encode())

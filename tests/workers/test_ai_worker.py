@@ -279,7 +279,14 @@ async def test_a_provider_that_asks_for_too_much_patience_fails_at_once(world: W
 
 
 @pytest.mark.parametrize(
-    ("status", "advice"), [(400, "HTTP 400"), (401, "check the Provider's key"), (404, "check the model's name")]
+    ("status", "advice"),
+    [
+        (302, "the final address"),
+        (307, "the final address"),
+        (400, "HTTP 400"),
+        (401, "check the Provider's key"),
+        (404, "check the model's name"),
+    ],
 )
 @pytest.mark.parametrize("provider", ["openai-compatible", "anthropic"])
 async def test_a_rejected_request_is_not_repeated(world: World, provider: str, status: int, advice: str) -> None:
@@ -520,6 +527,13 @@ def test_as_a_process_it_says_what_is_missing(world: World, variable: JobVariabl
     _, log = process.communicate(timeout=60)
     assert process.returncode == ExitCode.REFUSED_TO_START
     assert variable in json.loads(log)["message"]
+
+
+def test_as_a_process_it_names_certificates_that_cannot_be_read(world: World) -> None:
+    process = worker(world.job() | {"SSL_CERT_FILE": "/none/of/these.pem"})
+    _, log = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.REFUSED_TO_START
+    assert "SSL_CERT_FILE" in json.loads(log)["message"]
 
 
 def test_a_termination_signal_ends_it_at_once_and_quietly(world: World) -> None:

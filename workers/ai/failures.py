@@ -56,6 +56,9 @@ def _failure(where: str, error: Exception) -> ProviderFailure:
             message, may_pass = f"{where}: it reported an error of its own", True
         case ai.ModelRequestRejectedError() | ai.ModelQuotaExceededError():
             message, may_pass = f"{where}: it rejected the request{_hint(error)}", False
+        case ai.ModelAPIError() if 300 <= getattr(error.__cause__, "status_code", 0) < 400:
+            status = error.__cause__.status_code  # type: ignore[union-attr]
+            message, may_pass = f"{where}: HTTP {status}, a redirect: give the final address as baseURL", False
         case _:
             # Garbage where an answer belongs fails in as many ways as there are libraries.
             message, may_pass = f"{where}: what it sent is not a whole answer ({type(error).__name__})", False

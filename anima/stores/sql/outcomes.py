@@ -19,6 +19,7 @@ from anima.stores.sql.engine import SqlStore, guarded
 from anima.stores.sql.tables import attempts
 from anima.stores.sql.tasks import require_open
 
+_SILENT = "the worker's report does not say why"
 _DECISION = (attempts.c.outcome, attempts.c.report_digest)
 
 
@@ -42,7 +43,8 @@ class SqlOutcomes(SqlStore):
     async def report(self, key: AttemptKey, report: Report) -> Outcome:
         """Store a worker's report and decide the outcome by it.
 
-        Without an answer and without a reason the attempt has failed with `JobFailed`.
+        Without an answer and without a reason the attempt has failed with `JobFailed`;
+        an answer of blanks is a failure with `AnswerBlank`.
 
         Raises:
             Conflict: the attempt was decided otherwise before, or its Task is closed without it.
@@ -105,6 +107,8 @@ def _result(key: AttemptKey, report: Report) -> bytes | None:
             Reason.REQUEST_REFUSED,
             f"the report on attempt {key.path} has both answer and reason; send the one that holds",
         )
+    if not report.answer.strip():
+        return None
     result = report.answer.encode()
     if len(result) > MAX_RESULT_BYTES:
         raise Refusal(
@@ -116,7 +120,8 @@ def _result(key: AttemptKey, report: Report) -> bytes | None:
 
 def _outcome(key: AttemptKey, report: Report, result: bytes | None) -> Outcome:
     if result is None:
-        return Outcome(succeeded=False, reason=report.reason or Reason.JOB_FAILED, message=report.message)
+        reason = report.reason or (Reason.JOB_FAILED if report.answer is None else Reason.ANSWER_BLANK)
+        return Outcome(succeeded=False, reason=reason, message=report.message or _SILENT)
     reference = ResultReference(
         iteration=key.iteration, attempt=key.attempt, digest=digest_bytes(result), size=len(result)
     )

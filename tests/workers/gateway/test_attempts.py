@@ -136,6 +136,13 @@ async def test_an_event_that_is_too_large_is_refused(worker: Worker) -> None:
     assert answer.status_code == 422
 
 
+@pytest.mark.parametrize("answer", ["", " \n"])
+async def test_a_blank_answer_is_a_failure_that_says_so(worker: Worker, answer: str) -> None:
+    decided = (await worker.post("report", json.dumps({"answer": answer}).encode())).json()
+    assert (decided["succeeded"], decided["reason"]) == (False, "AnswerBlank")
+    assert decided["message"]
+
+
 MALFORMED = {
     "nothing": b"",
     "no JSON": b"answer: Fine.",
@@ -144,6 +151,7 @@ MALFORMED = {
     "deep nesting": b'{"usage": ' * 50_000,
     "an integer beyond 2^53": b'{"answer": "x", "usage": {"inputTokens": 9007199254740993}}',
     "an unknown reason": b'{"reason": "Tired"}',
+    "a reason that is not a worker's": b'{"reason": "Cancelled", "message": "Marigold"}',
     "an unknown field": b'{"answer": "x", "persona": "Marigold"}',
     "both": b'{"answer": "x", "reason": "JobFailed"}',
     "an answer that is no text": b'{"answer": ["Marigold"]}',
