@@ -42,7 +42,10 @@ class Bell:
             attempt = await self._ledger.attempt(job.key)
             if attempt.outcome is None:
                 await nudge(self._client, job.namespace, job.task, job.key.path)
-        except (NotFound, Unavailable) as error:
+        except NotFound:
+            # Its Task was deleted; the Job's log is all that is left of it.
+            return
+        except Unavailable as error:
             log.warning("bell: attempt %s not looked up: %s", job.key.path, type(error).__name__)
 
 
