@@ -10,6 +10,7 @@ Any other Temporal SDK can do the same: start workflow `Task` with id
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy, WorkflowIDReus
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from anima.handle import TaskHandle
-from anima.model.errors import Refusal, Unavailable
+from anima.model.errors import NotFound, Refusal, Unavailable
 from anima.model.inputs import spec_digest
 from anima.model.manifest import KINDS, parse_resource, parse_task
 from anima.model.names import check_label, workflow_id
@@ -97,11 +98,12 @@ class AnimaClient:
             wait: return only when the Task has ended, whichever way.
 
         Raises:
-            Refusal: `TaskInvalid` with every problem, or `TaskConflict`.
+            Refusal: `TaskInvalid` with every problem, `TaskConflict`, or what the gateway refuses.
             Unavailable: Temporal does not answer.
         """
         valid = _validated(task)
         handle = self.handle(valid.namespace, valid.name)
+        await self._check_record(valid)
         with temporal_errors(self._temporal, f"Task {valid.namespace}/{valid.name}"):
             await self._start_or_join(valid)
         if wait:
@@ -152,6 +154,15 @@ class AnimaClient:
         manifest = json.loads(payloads[0].data) if payloads else None
         return parse_task(manifest, namespace, name)
 
+    async def _check_record(self, task: Task) -> None:
+        """Refuse a name that is taken, before a run is started that could only say so."""
+        if self._gateway is None:
+            return
+        # Without a record, or with the gateway away, the workflow itself decides.
+        with suppress(NotFound, Unavailable):
+            recorded = await self._gateway.spec(task.namespace, task.name)
+            _compare(task, recorded.submitted_digest)
+
     async def _start_or_join(self, task: Task) -> None:
         for _ in range(_JOIN_ATTEMPTS):
             try:
@@ -187,9 +198,7 @@ class AnimaClient:
         digest = await open_one.memo_value(SPEC_DIGEST_MEMO, None)
         if digest is None:
             digest = spec_digest((await self.submitted(task.namespace, task.name)).spec)
-        if digest != spec_digest(task.spec):
-            subject = f"Task {task.namespace}/{task.name}"
-            raise Refusal(Reason.TASK_CONFLICT, f"{subject} is open already with other content in its spec")
+        _compare(task, digest)
         return True
 
     def _workflow(self, namespace: str, name: str) -> WorkflowHandle[Any, Any]:
@@ -201,6 +210,12 @@ def _label(namespace: str) -> str:
         return check_label(namespace)
     except ValueError as error:
         raise Refusal(Reason.TASK_INVALID, f"the namespace {error.args[0]}: {error.args[1]}") from None
+
+
+def _compare(task: Task, digest: str) -> None:
+    if digest != spec_digest(task.spec):
+        message = f"Task {task.namespace}/{task.name} exists already with other content in its spec"
+        raise Refusal(Reason.TASK_CONFLICT, message)
 
 
 def _validated(task: Task | Mapping[str, Any]) -> Task:

@@ -219,6 +219,9 @@ class Gateway:
             response = await self._http.request(method, path, params=given, content=body, headers=headers)
         except httpx2.RequestError as error:
             raise self._unreachable(error) from None
+        if response.status_code == httpx2.codes.UNAUTHORIZED:
+            said = _detail(response).message
+            raise Refusal(Reason.REQUEST_REFUSED, f"{said}; another home's stack may answer at {self._address}")
         if not response.is_success:
             _raise(response)
         return response
@@ -239,11 +242,14 @@ def _task(namespace: str, name: str) -> str:
 
 def _raise(response: httpx2.Response) -> NoReturn:
     """Raise the error that the gateway's own code raised, as far as HTTP tells it."""
+    raise _error(response.status_code, _detail(response))
+
+
+def _detail(response: httpx2.Response) -> ErrorDetail:
     try:
-        error = ErrorBody.model_validate_json(response.content).error
+        return ErrorBody.model_validate_json(response.content).error
     except ValidationError:
-        error = ErrorDetail(reason="", message=f"the gateway answered with HTTP status {response.status_code}")
-    raise _error(response.status_code, error) from None
+        return ErrorDetail(reason="", message=f"the gateway answered with HTTP status {response.status_code}")
 
 
 def _error(status: int, error: ErrorDetail) -> AnimaError:

@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError, CancelledError, FailureError
 
 from anima.model.attempts import ProgressEvent
 from anima.model.binding import SoulBinding
-from anima.model.errors import NotFound, Refusal, Unavailable
+from anima.model.errors import Conflict, NotFound, Refusal, Unavailable
 from anima.model.names import workflow_id
 from anima.model.reasons import Reason
 from anima.model.task import Phase, TaskSpec, TaskStatus
@@ -37,7 +37,7 @@ class TaskHandle:
     """A Task by name.  Making a handle asks nobody; its methods do.
 
     Each raises `Unavailable` if neither Temporal nor the gateway can answer and
-    `NotFound` if neither knows the Task.
+    `NotFound` if neither knows the Task; a signal to one that has ended is a `Conflict`.
     """
 
     def __init__(self, temporal: Client, gateway: "Gateway | None", namespace: str, name: str) -> None:
@@ -137,8 +137,15 @@ class TaskHandle:
 
     async def _signal(self, signal: Signal, by: str | None, reason: str | None) -> None:
         hint = {key: value for key, value in (("by", by), ("reason", reason)) if value is not None}
-        with temporal_errors(self._temporal, self._subject):
-            await self._workflow.signal(signal, args=[hint] if hint else [])
+        try:
+            with temporal_errors(self._temporal, self._subject):
+                await self._workflow.signal(signal, args=[hint] if hint else [])
+        except NotFound as unknown:
+            recorded = await self._recorded_or(unknown)
+            if not recorded.phase.final:
+                raise
+            message = f"{self._subject} has ended ({recorded.phase}), so it takes no {signal}; submit a new Task"
+            raise Conflict(message) from None
 
     async def _end(self) -> TaskStatus:
         for _ in range(PATIENCE):

@@ -20,6 +20,12 @@ class Holder(StrEnum):
     OPERATOR = "operator"
 
 
+_RELEASED_BY = {
+    Holder.SPEC: "an edit that sets spec.suspend to false",
+    Holder.OPERATOR: "resume",
+}
+
+
 class Holds:
     """The holds in force.  `resume` clears the operator's and leaves the spec's."""
 
@@ -40,6 +46,10 @@ class Holds:
     def names(self) -> list[str]:
         """Name those that hold."""
         return [str(holder) for holder in sorted(self._since)]
+
+    def release_by(self) -> str:
+        """Tell what has to happen before nothing holds."""
+        return " and ".join(_RELEASED_BY[holder] for holder in sorted(self._since))
 
     def __str__(self) -> str:
         return "; ".join(

@@ -21,6 +21,7 @@ class StatusBoard:
     def __init__(self, status: TaskStatus) -> None:
         self.status = status
         self._published: dict[SearchAttribute, str | int] = {}
+        self._waits_for = ""
 
     def note(self, **update: Any) -> None:
         """Change fields that nobody watches from outside."""
@@ -51,7 +52,13 @@ class StatusBoard:
         """
         self.note(**update)
         self._upsert()
-        workflow.set_current_details(_details(self.status, waits_for))
+        self._waits_for = waits_for
+        self._show()
+
+    def held(self, by: list[str]) -> None:
+        """Show who holds the Task now; what it waits for is not changed by that."""
+        self.note(holds=by)
+        self._show()
 
     def condition(self, kind: ConditionType, holds: bool, reason: str = "", message: str = "") -> list[Condition]:
         """Return the conditions with one replaced; its time moves only on a change."""
@@ -63,6 +70,9 @@ class StatusBoard:
             *others,
             Condition(type=kind, status=status, reason=reason, message=message, last_transition_time=since),
         ]
+
+    def _show(self) -> None:
+        workflow.set_current_details(_details(self.status, self._waits_for))
 
     def _upsert(self) -> None:
         values = _attributes(self.status)
@@ -94,7 +104,8 @@ def _update(name: SearchAttribute, value: str | int) -> SearchAttributeUpdate[An
 
 
 def _details(status: TaskStatus, waits_for: str) -> str:
-    soul = status.soul_binding.soul_digest if status.soul_binding else "none"
+    unbound = "none" if status.total_attempts else "not bound yet"
+    soul = status.soul_binding.soul_digest if status.soul_binding else unbound
     lines = [
         f"**{status.phase}**" + (f" ({status.reason})" if status.reason else ""),
         f"- Agent: `{status.agent}`",
@@ -102,6 +113,7 @@ def _details(status: TaskStatus, waits_for: str) -> str:
         f"- soul: `{soul}`",
     ]
     lines += [f"- Job: `{status.job_name}`"] if status.job_name else []
+    lines += [f"- held by: {', '.join(status.holds)}"] if status.holds else []
     lines += [f"- waits for: {waits_for}"] if waits_for else []
     lines += [f"- {status.message}"] if status.message else []
     return "\n".join(lines)

@@ -68,13 +68,13 @@ class TaskWorkflow:
     def suspend(self, hint: RawValue = None) -> None:  # type: ignore[assignment]
         """Hold the Task before its next Job."""
         self._watch.holds.place(Holder.OPERATOR, workflow.now(), hint)
-        self._board.note(holds=self._watch.holds.names())
+        self._board.held(self._watch.holds.names())
 
     @workflow.signal(name=Signal.RESUME)
     def resume(self, hint: RawValue = None) -> None:  # type: ignore[assignment]  # noqa: ARG002 (all take a hint)
         """Clear the operator's hold; the spec's own stays."""
         self._watch.holds.release(Holder.OPERATOR)
-        self._board.note(holds=self._watch.holds.names())
+        self._board.held(self._watch.holds.names())
 
     @workflow.signal(name=Signal.CANCEL)
     def cancel(self, hint: RawValue = None) -> None:  # type: ignore[assignment]
@@ -174,7 +174,7 @@ class TaskWorkflow:
             self._watch.holds.place(Holder.SPEC, workflow.now())
         else:
             self._watch.holds.release(Holder.SPEC)
-        self._board.note(holds=self._watch.holds.names())
+        self._board.held(self._watch.holds.names())
 
     async def _end(self, outcome: Outcome) -> None:
         self._watch.end()

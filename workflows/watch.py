@@ -88,7 +88,7 @@ class Watch:
         self._suspended_since = workflow.now()
         while self.holds:
             conditions = self._board.condition("Suspended", True, "Held", str(self.holds))
-            self._board.change(phase=Phase.SUSPENDED, conditions=conditions, waits_for="resume")
+            self._board.change(phase=Phase.SUSPENDED, conditions=conditions, waits_for=self.holds.release_by())
             held = self.holds.names()
             await self.wait(lambda: self.holds.names() != held, None)  # noqa: B023 (awaited in this turn)
         self._suspended += workflow.now() - self._suspended_since

@@ -34,7 +34,7 @@ app = typer.Typer(
 @app.command(context_settings=_FORWARD)
 @command
 def dev(context: typer.Context) -> None:
-    """Start everything on this machine and keep it running until Ctrl-C."""
+    """Start everything here and keep it running until Ctrl-C."""
     from anima.cli.dev import dev
 
     _forward(dev, context)

@@ -125,7 +125,8 @@ class _Answering(Progress):
 
 async def _show_answer(gateway: Gateway, status: TaskStatus, shown: str) -> None:
     if status.phase is not Phase.SUCCEEDED:
-        return typer.echo(f"\n{status.reason}. {status.reason.remedy if status.reason else ''}\n")
+        remedy = status.reason.remedy if status.reason else ""
+        return typer.echo(f"\n{status.reason}: {printable(status.message)}. {remedy}\n")
     answer = (await gateway.result(status.namespace, status.name)).decode()
     typer.echo("" if answer == shown else f"\n{printable(answer)}\n")
 

@@ -29,7 +29,7 @@ def dev(
     ui_port: UiPort = _DEFAULT.ui,
     model_port: ModelPort = _DEFAULT.model,
 ) -> None:
-    """Start everything on this machine and keep it running until Ctrl-C."""
+    """Start everything here and keep it running until Ctrl-C."""
     try:
         _run(_stay(Ports(gateway_port, temporal_port, ui_port, model_port)))
     except asyncio.CancelledError:
@@ -85,6 +85,10 @@ def _again(home: Home, ports: Ports) -> str:
     return command if home == Home.from_environment({}) else f"ANIMA_HOME={shlex.quote(str(home.root))} {command}"
 
 
+def _export(home: Home) -> str:
+    return "" if home == Home.from_environment({}) else f"  export ANIMA_HOME={shlex.quote(str(home.root))}\n"
+
+
 def _welcome(home: Home, addresses: Addresses) -> None:
     typer.echo(
         f"\nAnima runs on {home.root}\n"
@@ -93,7 +97,7 @@ def _welcome(home: Home, addresses: Addresses) -> None:
         f"  gateway       {addresses.gateway}\n"
         f"  small model   {addresses.model or 'not installed'}\n"
         f"  logs          {home.logs}\n\n"
-        "Next, in another terminal:\n"
+        f"Next, in another terminal:\n{_export(home)}"
         "  anima apply -f examples/reviewer\n"
         '  anima run --agent reviewer "Is division by zero a bug?"\n\n'
         "Ctrl-C stops it."

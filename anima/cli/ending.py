@@ -6,7 +6,7 @@ from typing import Any
 import typer
 
 from anima.cli.failures import show
-from anima.cli.options import Output
+from anima.cli.options import DEFAULT_NAMESPACE, Output
 from anima.cli.output import emit, emit_bytes
 from anima.cli.progress import Progress
 from anima.cli.tables import show_status
@@ -31,11 +31,17 @@ async def until_end(handle: TaskHandle, gateway: Gateway, limit: str | None, *, 
     except TimeoutError:
         raise Unavailable(
             f"Task {handle.namespace}/{handle.name} did not end within {limit}; it goes on, "
-            f"and `anima wait {handle.name} -n {handle.namespace}` waits again"
+            f"and `anima wait {_typed(handle)}` waits again"
         ) from None
     except asyncio.CancelledError:
-        typer.echo(f"Task {handle.name} goes on; `anima cancel {handle.name}` ends it.", err=True)
+        name = _typed(handle)
+        hint = f"`anima wait {name}` waits again, `anima cancel {name}` ends it."
+        typer.echo(f"Task {handle.name} goes on; {hint}", err=True)
         raise
+
+
+def _typed(handle: TaskHandle) -> str:
+    return handle.name + (f" -n {handle.namespace}" if handle.namespace != DEFAULT_NAMESPACE else "")
 
 
 def show_end(status: TaskStatus, output: Output) -> None:

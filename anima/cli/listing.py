@@ -1,4 +1,4 @@
-"""The list of Tasks: the gateway's records, with the live phase of open ones."""
+"""Tasks as they are now: the gateway's records, with what Temporal knows of open ones."""
 
 from collections.abc import Sequence
 
@@ -19,6 +19,18 @@ async def up_to_date(gateway: Gateway, found: Sequence[TaskStatus], namespace: s
         return list(found)
     live = {(item.namespace, item.name): item for item in listed}
     return [_updated(status, live.get((status.namespace, status.name))) for status in found]
+
+
+async def current(gateway: Gateway, namespace: str, name: str) -> TaskStatus:
+    """Return a Task's status as its workflow has it; its record if Temporal is away."""
+    recorded = await gateway.task(namespace, name)
+    if recorded.phase.final:
+        return recorded
+    try:
+        client = await connect_client(gateway)
+    except Unavailable:
+        return recorded
+    return await client.handle(namespace, name).status()
 
 
 def _updated(status: TaskStatus, live: ListedTask | None) -> TaskStatus:

@@ -77,7 +77,8 @@ def _described(status: TaskStatus) -> str:
         parts.append(f"soul {status.soul_binding.soul_digest}")
     if status.holds:
         parts.append(f"held by {', '.join(status.holds)}")
-    if status.message:
+    # Whoever waited reports how it ended, with the reason and what to do.
+    if status.message and not status.phase.final:
         parts.append(status.message)
     return ", ".join(parts)
 

@@ -117,14 +117,17 @@ async def get(
 async def describe(
     kind: KindName, name: ObjectName, namespace: Namespace = DEFAULT_NAMESPACE, output: OutputForm = Output.TABLE
 ) -> None:
-    """Show one object: an Agent's readiness, digests and sizes, a Task's attempts and tokens."""
+    """Show one object; an Agent with readiness, a Task with attempts."""
     from anima.cli.connection import open_gateway
+    from anima.cli.listing import current
     from anima.cli.output import emit
     from anima.cli.tables import show_agent
 
     known = kind_named(kind)
     async with open_gateway() as gateway:
         found = await gateway.describe(known, namespace, name)
+        if known.name == "Task":
+            found |= (await current(gateway, namespace, name)).to_json()
     if output is Output.TABLE and known.name == "Agent":
         show_agent(found)
     else:
@@ -167,12 +170,16 @@ def kind_named(text: str) -> "Kind":
 
 
 async def _one(gateway: "Gateway", kind: "Kind", namespace: str, name: str) -> dict[str, Any]:
+    from anima.cli.listing import current
+
     if kind.name == "Task":
-        return (await gateway.task(namespace, name)).to_json()
+        return (await current(gateway, namespace, name)).to_json()
     return await gateway.get(kind, namespace, name)
 
 
 async def _all(gateway: "Gateway", kind: "Kind", namespace: str | None) -> list[dict[str, Any]]:
+    from anima.cli.listing import up_to_date
+
     if kind.name == "Task":
-        return [status.to_json() for status in await gateway.tasks(namespace)]
+        return [status.to_json() for status in await up_to_date(gateway, await gateway.tasks(namespace), namespace)]
     return list(await gateway.list(kind, namespace))

@@ -49,7 +49,11 @@ async def publish(
     namespace: Namespace = DEFAULT_NAMESPACE,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Store a soul as an immutable ConfigMap named by its digest, and print the `soul:` block."""
+    """Store a soul as an immutable ConfigMap and print its reference.
+
+    The ConfigMap's name ends with the soul's digest; the `soul:` block that is
+    printed belongs in an Agent's spec.
+    """
     from anima.cli.connection import open_gateway
     from anima.cli.output import emit
     from anima.model.persona import persona_from_bytes
@@ -72,7 +76,7 @@ async def show_soul(
     text: Annotated[bool, typer.Option("--text", help="Print the whole system prompt, byte for byte.")] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Show what a Task of an Agent would be given, with its sizes against each limit."""
+    """Show digests and sizes of what a Task of an Agent would be given."""
     from anima.cli.connection import open_gateway
     from anima.cli.output import emit, emit_bytes, emit_fields
     from anima.cli.tables import prompt_fields

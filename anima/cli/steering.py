@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 By = Annotated[str | None, typer.Option("--by", help="Who asks for it; a hint, not an identity.")]
 Why = Annotated[str | None, typer.Option("--reason", help="Why; a hint, too.")]
+_EDIT = "send the whole spec, with `suspend` false, as the workflow's update `edit`"
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +52,8 @@ async def resume(
     async with open_client() as (client, _):
         handle = client.handle(namespace, task)
         await handle.resume(by, reason)
-        await _confirm(handle, "resumed", output)
+        held = "spec" in (await handle.status()).holds
+        await _confirm(handle, "is still held by its spec: " + _EDIT if held else "resumed", output)
 
 
 @command
@@ -78,7 +80,7 @@ async def wait(
     timeout: WaitTime = None,  # noqa: ASYNC109 (the name of the option)
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Wait for a Task's end; exit with 1 if it failed or was cancelled."""
+    """Wait for a Task's end; exit with 1 unless it succeeded."""
     from anima.cli.connection import open_client
     from anima.cli.ending import show_end, until_end
 

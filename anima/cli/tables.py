@@ -69,7 +69,7 @@ def show_status(body: Body) -> None:
         ("Phase", body["phase"]),
         ("Reason", body.get("reason", "")),
         ("Message", body.get("message", "")),
-        ("Attempt", f"{body['attempt']} of iteration {body['iteration']}, {body['totalAttempts']} in all"),
+        ("Attempt", _attempt(body)),
         ("Job", body.get("jobName", "")),
         ("Held by", ", ".join(body.get("holds", []))),
         ("Submitted", body.get("submissionTime", "")),
@@ -82,6 +82,11 @@ def show_status(body: Body) -> None:
     ]
     fields += [(f"  {item['type']}", _condition(item)) for item in body.get("conditions", [])]
     emit_fields(fields)
+
+
+def _attempt(body: Body) -> str:
+    within = f" of iteration {body['iteration']}, {body['totalAttempts']} in all" if body["iteration"] else ""
+    return f"{body['attempt']}{within}"
 
 
 def _condition(item: Body) -> str:

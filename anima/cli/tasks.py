@@ -17,17 +17,23 @@ def register(app: typer.Typer) -> None:
 @command
 async def run(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="AGENT PROMPT", help="Who answers what; - reads the prompt.")
+        list[str] | None,
+        typer.Argument(metavar="AGENT PROMPT", help="An Agent's name, and the prompt in quotes; - reads the prompt."),
     ] = None,
     file: Annotated[str | None, typer.Option("--filename", "-f", help="A Task's manifest, or -.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", callback=label, help="The same as the argument.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", callback=label, help="The Agent, if only the prompt is an argument.")
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", callback=label, help="The Task's name; else made up.")] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", callback=label)] = None,
     wait: Annotated[bool, typer.Option("--wait/--detach", help="Wait for the answer, or only submit.")] = True,
     timeout: WaitTime = None,  # noqa: ASYNC109 (the name of the option)
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Run a Task: its answer goes to standard output, its progress to standard error."""
+    """Run a Task, show its progress, and print its answer.
+
+    The answer alone goes to standard output, all else to standard error.
+    """
     from anima.cli.connection import open_client
     from anima.cli.ending import show_answer, until_end
     from anima.cli.output import emit
@@ -78,7 +84,7 @@ async def tasks(
 
 @command
 async def status(task: TaskName, namespace: Namespace = DEFAULT_NAMESPACE, output: OutputForm = Output.TABLE) -> None:
-    """Show where a Task stands: phase, reason, attempt, soul digest, conditions."""
+    """Show where a Task stands: phase, attempt, soul digest and more."""
     from anima.cli.connection import open_client
     from anima.cli.output import emit
     from anima.cli.tables import show_status
@@ -113,7 +119,7 @@ async def logs(
 
 @command
 async def result(task: TaskName, namespace: Namespace = DEFAULT_NAMESPACE, output: OutputForm = Output.TABLE) -> None:
-    """Print a Task's answer, byte for byte; exit with 1 if the Task failed."""
+    """Print a Task's answer, byte for byte; exit with 1 if it failed."""
     from anima.cli.connection import open_gateway
     from anima.cli.ending import show_answer
     from anima.model.errors import NotFound
@@ -133,7 +139,7 @@ async def rerun(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what has changed.")] = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
-    """Submit a new Task with the spec of an old one, and show what has changed since."""
+    """Submit the spec of a Task anew, and show what has changed since."""
     from anima.cli.connection import open_client, open_gateway
     from anima.cli.output import emit
     from anima.cli.submission import changes_since, made_up, named

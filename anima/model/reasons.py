@@ -58,7 +58,7 @@ class Reason(StrEnum):
 
 _REMEDIES = {
     Reason.TASK_INVALID: "Correct the fields that are named and submit the Task again.",
-    Reason.TASK_CONFLICT: "Choose another name, or delete the closed Task of this name first.",
+    Reason.TASK_CONFLICT: "Choose another name, or delete the Task of this name once it has ended.",
     Reason.AGENT_MISSING: "Apply the Agent in the Task's namespace, or correct spec.agentRef.name.",
     Reason.AGENT_INVALID: "Correct the Agent; `anima describe agent NAME` lists what is wrong.",
     Reason.PROVIDER_MISSING: "Apply the Provider, or correct providerRef.name.",

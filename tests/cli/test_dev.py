@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -46,6 +47,8 @@ async def until_line(process: Process, wanted: str) -> None:
 async def test_dev_serves_a_demo_refuses_a_second_stack_and_stops_on_ctrl_c(home: Home) -> None:
     stack = await start(home, "dev")
     try:
+        # A home of one's own has to be set in the other terminal, too.
+        await until_line(stack, f"  export ANIMA_HOME={shlex.quote(str(home.root))}")
         await until_line(stack, "Ctrl-C stops it.")
         code, out, err = await run(home, "demo")
         assert code == Exit.OK, err

@@ -38,6 +38,12 @@ def test_every_command_is_listed_with_a_line_of_help():
         assert f"\n  {name} " in output
 
 
+@pytest.mark.parametrize("arguments", [[], ["soul"]])
+def test_no_line_of_a_list_of_commands_is_cut_in_a_narrow_terminal(arguments: list[str]):
+    output = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "80"}).stdout
+    assert "..." not in output.partition("Commands:")[2]
+
+
 def test_every_exit_code_is_in_the_help():
     for code in Exit:
         assert f"{code.value} " in EPILOG

@@ -44,6 +44,7 @@ def test_a_failed_task_exits_with_1_and_says_why(anima: Anima, name: str):
     assert result.exit_code == Exit.TASK_FAILED
     assert result.stdout == ""
     assert "ended Failed (JobFailed): exit code 3. Read `anima logs TASK`." in result.stderr
+    assert result.stderr.count("exit code 3") == 1
     assert anima.error(Exit.TASK_FAILED, "wait", name)["reason"] == "JobFailed"
 
 
@@ -93,6 +94,21 @@ def test_an_open_task_of_other_content_is_a_conflict(anima: Anima, name: str):
     anima("cancel", name)
 
 
+def test_a_closed_task_of_other_content_is_a_conflict_and_nothing_is_started(anima: Anima, name: str):
+    anima.record(name, "go", ANSWER)
+    error = anima.error(Exit.CONFLICT, "run", "--agent", "heron", "--name", name, "--detach", "other")
+    assert error["reason"] == "TaskConflict"
+    assert "once it has ended" in error["remedy"]
+    # A run that is refused the name would be the one that Temporal finds.
+    assert anima.data("status", name)["uid"] == anima.data("get", "task", name)["uid"]
+
+
+def test_a_task_that_has_ended_takes_no_signal(anima: Anima, name: str):
+    anima.record(name, "go", ANSWER)
+    error = anima.error(Exit.CONFLICT, "cancel", name)
+    assert error["message"].startswith(f"Task default/{name} has ended (Succeeded), so it takes no cancel")
+
+
 def test_a_wait_that_is_too_short_says_that_the_task_goes_on(anima: Anima, name: str):
     anima("run", "--agent", "heron", "--name", name, "--detach", "hold")
     error = anima.error(Exit.UNAVAILABLE, "wait", name, "--timeout", "10ms")
@@ -110,6 +126,14 @@ def test_signals_reach_the_task_with_their_hints(anima: Anima, name: str):
     assert shown["message"] == str([("suspend", {"by": "ada", "reason": "lunch"}), ("resume", None)])
     assert "Running" in anima("status", name).stdout
     assert anima("cancel", name).stdout == f"Task default/{name} is being cancelled\n"
+
+
+def test_resume_says_that_the_spec_still_holds(anima: Anima, name: str):
+    spec = {"type": "ai", "agentRef": {"name": "heron"}, "prompt": "hold", "suspend": True}
+    task = {"apiVersion": "anima.dev/v1alpha1", "kind": "Task", "metadata": {"name": name}, "spec": spec}
+    assert anima("run", "-f", "-", "--detach", stdin=json.dumps(task)).exit_code == 0
+    assert "is still held by its spec" in anima("resume", name).stdout
+    assert anima("cancel", name).exit_code == 0
 
 
 @pytest.mark.parametrize("command", ["status", "result", "logs", "suspend", "resume", "cancel", "wait", "rerun"])
@@ -236,6 +260,7 @@ def test_an_interrupted_wait_leaves_the_task_running(anima: Anima, name: str):
     assert run.returncode == Exit.INTERRUPTED
     assert stdout == ""
     assert f"`anima cancel {name}` ends it" in stderr
+    assert f"`anima wait {name}` waits again" in stderr
     assert "Traceback" not in stderr
     assert anima.data("status", name)["phase"] == "Running"
     anima("cancel", name)
@@ -257,9 +282,13 @@ def test_without_temporal_tasks_are_still_listed(anima: Anima, name: str):
     assert "Temporal" in deaf.error(Exit.UNAVAILABLE, "run", "--agent", "heron", "go")["message"]
 
 
-def test_a_wrong_token_is_refused(anima: Anima):
+def test_a_wrong_token_is_refused_before_a_task_is_started(anima: Anima, name: str):
     stranger = Anima({**anima.environment, "ANIMA_TOKEN": "wrong"}, anima.home)
-    assert stranger.error(Exit.INVALID, "tasks")["reason"] == "RequestRefused"
+    error = stranger.error(Exit.INVALID, "tasks")
+    assert error["reason"] == "RequestRefused"
+    assert error["message"].endswith(f"another home's stack may answer at {anima.environment['ANIMA_GATEWAY_URL']}")
+    assert stranger("run", "--agent", "heron", "--name", name, "--detach", "go").exit_code == Exit.INVALID
+    assert anima("status", name).exit_code == Exit.NOT_FOUND
 
 
 def test_the_running_stack_is_found_in_its_home(tmp_path: Path):

@@ -16,10 +16,12 @@ class StandIn:
     def __init__(self) -> None:
         self._signals: list[Any] = []
         self._phase = "Running"
+        self._holds: list[str] = []
 
     @workflow.run
     async def run(self, manifest: dict[str, Any]) -> dict[str, Any]:
         spec = manifest["spec"]
+        self._holds = ["spec"] if spec.get("suspend") else []
         workflow.upsert_search_attributes(
             [
                 SearchAttributeKey.for_keyword(SearchAttribute.NAMESPACE).value_set(manifest["metadata"]["namespace"]),
@@ -60,7 +62,7 @@ class StandIn:
     def status(self) -> dict[str, Any]:
         _, namespace, name = workflow.info().workflow_id.split("/")
         body = {"namespace": namespace, "name": name, "uid": workflow.info().run_id, "phase": self._phase}
-        return {**body, "message": str(self._signals)}
+        return {**body, "holds": self._holds, "message": str(self._signals)}
 
     @workflow.update(name="edit")
     async def edit(self, spec: dict[str, Any]) -> dict[str, Any]:

@@ -151,6 +151,8 @@ async def test_an_operators_resume_leaves_the_hold_of_the_spec(world: World) -> 
     await handle.signal("resume")
     assert (await until(world, handle, Phase.SUSPENDED)).holds == ["spec"]
     assert not world.jobs.names
+    shown = await handle.query("__temporal_workflow_metadata")
+    assert "- soul: `not bound yet`\n- held by: spec\n- waits for: an edit that" in shown.current_details
 
     await handle.execute_update("edit", task_spec())
     assert (await ended(handle)).phase is Phase.SUCCEEDED
@@ -161,6 +163,8 @@ async def test_suspend_lets_the_running_job_end_and_holds_the_next(world: World)
     handle = await world.start(retryPolicy=RETRIES)
     await until(world, handle, Phase.RUNNING)
     await handle.signal("suspend")
+    shown = await handle.query("__temporal_workflow_metadata")
+    assert "- held by: operator\n- waits for: the Job's report" in shown.current_details
     (first,) = world.jobs.jobs.values()
     assert not first.deleted
 

@@ -98,7 +98,7 @@ class Interview:
             raise Refusal(Reason.ANSWER_REFUSED, f"{self._provider.model} declined to answer")
         if reply.finish == "length":
             limit = self._provider.max_tokens
-            allowed = f"model.maxTokens is {limit}" if limit else "model.maxTokens is not set, so the provider's counts"
+            allowed = f"model.maxTokens is {limit}" if limit else "model.maxTokens is not set, so it is the provider's"
             raise Refusal(
                 Reason.ANSWER_TRUNCATED, f"the answer of {self._provider.model} was cut off at its limit; {allowed}"
             )
