@@ -12,7 +12,7 @@ BIN := .venv/bin
 STAMP := .venv/installed
 export ANIMA_HOME ?= $(CURDIR)/.anima
 
-.PHONY: run test verify lint bench soak lock clean help
+.PHONY: run test verify postgresql lint bench soak lock clean help
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | column -t -s '|'
@@ -23,10 +23,20 @@ run: $(STAMP) ## install, start everything, run one Task and print its answer
 test: $(STAMP) ## what needs nothing but Python packages
 	$(BIN)/pytest -q -m 'not soak and not verify'
 
-verify: $(STAMP) ## everything with real parts: kills of every process, a fresh clone
+verify: $(STAMP) postgresql ## everything with real parts: kills of every process, PostgreSQL, a fresh clone
 	@# pytest exits with 5, a failure, if it finds no test at all.
 	@echo 'verify: the tests that are marked `verify`'
 	$(BIN)/pytest -q -m verify
+
+# The tests start a cluster of their own; RUNLEVEL keeps the package from starting its one.
+postgresql:
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null || { echo 'PostgreSQL is missing:' \
+			'install it, with initdb on the PATH or in /usr/lib/postgresql/*/bin (Debian: apt-get install postgresql).' >&2; \
+			exit 1; }; \
+		echo 'Installing PostgreSQL by apt-get; this is done once.'; \
+		apt-get update -qq && RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+			postgresql >/dev/null </dev/null; }
 
 lint: $(STAMP) ## style, types and layers
 	$(BIN)/ruff check .

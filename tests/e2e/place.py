@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
@@ -30,7 +31,7 @@ from anima.stack import Addresses, Ports, Stack, process
 from anima.stack.process import Child, Part
 from anima.stores.processes import census
 from anima.stores.processes.directory import JobDirectory
-from anima.stores.sql import SqlLedger, open_engine, sqlite_url
+from anima.stores.sql import SqlLedger, SqlSessions, open_engine, sqlite_url
 from tests.e2e.trigger import CONTROL, Trigger, disarm, fired_at, kill
 
 ROOT = Path(__file__).parent.parent.parent
@@ -78,6 +79,7 @@ class Place:
     temporal: Client
     gateway: Gateway
     ledger: SqlLedger
+    sessions: SqlSessions
     directory: Path
     said: list[str] = field(default_factory=list)
 
@@ -124,9 +126,9 @@ class Place:
         return await self.client.submit({"metadata": {"name": name}, "spec": task_spec(agent, **spec)})
 
     def arm(self, point: str, when: Any, target: str) -> None:
-        """Have a part killed at a point: ``orchestrator``, ``gateway``, ``temporal`` or ``job``."""
-        if target == "job":
-            Trigger(point, when, witness=str(self.witness)).arm(self.control)
+        """Have something killed at a point: a part by its name, or the last ``job`` or its ``supervisor``."""
+        if target in ("job", "supervisor"):
+            Trigger(point, when, witness=str(self.witness), parent=target == "supervisor").arm(self.control)
         else:
             Trigger(point, when, self.children[target].pid or 0).arm(self.control)
 
@@ -321,7 +323,7 @@ async def open_place(directory: Path, environ: Mapping[str, str] | None = None) 
     healthy_after, process._HEALTHY_AFTER = process._HEALTHY_AFTER, 0.0
     try:
         async with stack as addresses, Gateway(addresses.gateway, load(home.user_token)) as gateway:
-            engine = open_engine(sqlite_url(home.database))
+            engine = open_engine((environ or {}).get("ANIMA_DATABASE_URL") or sqlite_url(home.database))
             place = Place(
                 home=home,
                 addresses=addresses,
@@ -329,6 +331,7 @@ async def open_place(directory: Path, environ: Mapping[str, str] | None = None) 
                 temporal=await Client.connect(addresses.temporal, data_converter=pydantic_data_converter),
                 gateway=gateway,
                 ledger=SqlLedger(engine, partial(datetime.now, UTC)),
+                sessions=SqlSessions(engine, partial(datetime.now, UTC), lambda: str(uuid4())),
                 directory=directory,
                 said=said,
             )

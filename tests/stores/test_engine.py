@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import stat
+import sys
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import URL
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from anima.model.agent import Agent
-from anima.model.errors import Unavailable
+from anima.model.errors import Refusal, Unavailable
+from anima.model.reasons import Reason
 from anima.model.resources import ConfigMap
 from anima.model.task import TaskSpec
 from anima.stores.migrations import migrate
@@ -32,11 +35,13 @@ AGENT = Agent.model_validate({
 })  # fmt: skip
 SPEC = TaskSpec.model_validate({"type": "ai", "agentRef": {"name": "walrus"}, "prompt": "Say hello."})
 SUBMITTED = datetime(2026, 11, 30, 11, tzinfo=UTC)
+on_sqlite = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+on_postgresql = pytest.mark.parametrize("url", [pytest.param("postgresql", marks=pytest.mark.verify)], indirect=True)
 
 
 @asynccontextmanager
-async def opened(path: Path, clock: Any) -> AsyncIterator[tuple[SqlCatalog, SqlLedger]]:
-    engine = open_engine(sqlite_url(path))
+async def opened(url: URL, clock: Any) -> AsyncIterator[tuple[SqlCatalog, SqlLedger]]:
+    engine = open_engine(url)
     try:
         await migrate(engine)
         yield SqlCatalog(engine, clock, lambda: "uid"), SqlLedger(engine, clock)
@@ -47,6 +52,7 @@ async def opened(path: Path, clock: Any) -> AsyncIterator[tuple[SqlCatalog, SqlL
 async def run(engine: AsyncEngine, statement: str) -> Any:
     async with engine.connect() as connection:
         result = await connection.exec_driver_sql(statement)
+        await connection.commit()
         return result.scalar() if result.returns_rows else None
 
 
@@ -65,18 +71,19 @@ def everything_shown(error: BaseException) -> str:
 async def test_a_path_may_have_any_characters(tmp_path: Path, clock: Any, name: str) -> None:
     directory = tmp_path / name
     directory.mkdir()
-    async with opened(directory / "anima.db", clock) as (catalog, _):
+    async with opened(sqlite_url(directory / "anima.db"), clock) as (catalog, _):
         await catalog.apply(AGENT)
     assert [path.name for path in directory.iterdir()] == ["anima.db"]
 
 
 async def test_the_files_are_for_their_owner_only(tmp_path: Path, clock: Any) -> None:
-    async with opened(tmp_path / "anima.db", clock) as (catalog, _):
+    async with opened(sqlite_url(tmp_path / "anima.db"), clock) as (catalog, _):
         await catalog.apply(AGENT)
         modes = [stat.S_IMODE((tmp_path / f"anima.db{suffix}").stat().st_mode) for suffix in ("", "-wal", "-shm")]
     assert modes == [0o600, 0o600, 0o600]
 
 
+@on_sqlite
 async def test_each_connection_is_durable_and_checks_references(engine: AsyncEngine) -> None:
     wanted = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "busy_timeout": 10_000}
     assert {name: await run(engine, f"PRAGMA {name}") for name in wanted} == wanted
@@ -115,7 +122,7 @@ async def test_a_locked_database_is_unavailable_and_readable(
     tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_module, "BUSY_TIMEOUT", 0.01)
-    async with opened(tmp_path / "anima.db", clock) as (catalog, _):
+    async with opened(sqlite_url(tmp_path / "anima.db"), clock) as (catalog, _):
         holder = sqlite3.connect(tmp_path / "anima.db", isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(Unavailable, match="locked by another process"):
@@ -126,12 +133,14 @@ async def test_a_locked_database_is_unavailable_and_readable(
         holder.close()
 
 
+@on_sqlite
 async def test_a_read_only_database_is_unavailable(engine: AsyncEngine, catalog: Catalog) -> None:
     await run(engine, "PRAGMA query_only = ON")
     with pytest.raises(Unavailable, match="read-only"):
         await catalog.apply(AGENT)
 
 
+@on_sqlite
 async def test_a_full_disk_is_unavailable_and_leaves_nothing_half_done(engine: AsyncEngine, catalog: Catalog) -> None:
     await run(engine, f"PRAGMA max_page_count = {await run(engine, 'PRAGMA page_count')}")
     large = ConfigMap.model_validate({
@@ -155,25 +164,29 @@ async def test_an_object_that_this_version_cannot_read_is_unavailable(engine: As
 
 
 SCHEMAS = {
-    "SQLITE_ERROR": "CREATE TABLE other (id)",
-    "SQLITE_CONSTRAINT_CHECK": "CREATE TABLE resources (kind, namespace, name, uid, body CHECK (length(body) < 0))",
+    "no column": ("CREATE TABLE resources (id INTEGER)", {"sqlite": "SQLITE_ERROR", "postgresql": "42703"}),
+    "a check": (
+        "CREATE TABLE resources (kind TEXT, namespace TEXT, name TEXT, uid TEXT, body TEXT CHECK (length(body) < 0))",
+        {"sqlite": "SQLITE_CONSTRAINT_CHECK", "postgresql": "23514"},
+    ),
 }
 
 
-@pytest.mark.parametrize("code", SCHEMAS)
-async def test_a_failing_database_tells_no_persona(engine: AsyncEngine, catalog: Catalog, code: str) -> None:
+@pytest.mark.parametrize("schema", SCHEMAS)
+async def test_a_failing_database_tells_no_persona(engine: AsyncEngine, catalog: Catalog, schema: str) -> None:
+    statement, codes = SCHEMAS[schema]
     await run(engine, "DROP TABLE resources")
-    await run(engine, SCHEMAS[code])
-    with pytest.raises(Unavailable, match=code) as caught:
+    await run(engine, statement)
+    with pytest.raises(Unavailable, match=codes[engine.dialect.name]) as caught:
         await catalog.apply(AGENT)
     shown = everything_shown(caught.value)
     assert "walrus of few words" not in shown
 
 
-async def test_a_verbose_log_tells_no_persona(tmp_path: Path, clock: Any, caplog: pytest.LogCaptureFixture) -> None:
-    for name in ("", "aiosqlite", "sqlalchemy.engine", "sqlalchemy.pool", "asyncio"):
+async def test_a_verbose_log_tells_no_persona(url: URL, clock: Any, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("", "aiosqlite", "asyncpg", "sqlalchemy.engine", "sqlalchemy.pool", "asyncio"):
         caplog.set_level(logging.DEBUG, logger=name)
-    async with opened(tmp_path / "anima.db", clock) as (catalog, _):
+    async with opened(url, clock) as (catalog, _):
         await catalog.apply(AGENT)
         await catalog.get(Agent, "default", "walrus")
     assert "INSERT INTO resources" in caplog.text
@@ -192,3 +205,72 @@ async def test_a_cancelled_call_leaves_all_or_nothing_and_blocks_nobody(ledger: 
     for record in await ledger.tasks():
         assert record.spec == SPEC
     assert (await ledger.tasks())[0].name == "last"
+
+
+@on_postgresql
+async def test_a_connection_that_was_cut_is_replaced(engine: AsyncEngine, catalog: Catalog) -> None:
+    await catalog.apply(AGENT)
+    other = open_engine(engine.url)
+    await run(other, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+    await other.dispose()
+    assert [agent.name for agent in await catalog.list(Agent)] == ["walrus"]
+
+
+CUT = """
+CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql
+AS $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN NEW; END $$
+"""
+
+
+@on_postgresql
+async def test_a_transaction_that_is_cut_is_unavailable_and_leaves_nothing(
+    engine: AsyncEngine, catalog: Catalog
+) -> None:
+    await run(engine, CUT)
+    await run(engine, "CREATE TRIGGER cut AFTER INSERT ON resources FOR EACH ROW EXECUTE FUNCTION cut()")
+    with pytest.raises(Unavailable) as caught:
+        await catalog.apply(AGENT)
+    shown = everything_shown(caught.value)
+    assert "walrus of few words" not in shown
+    assert await catalog.list(Agent) == []
+
+
+@on_postgresql
+async def test_a_missing_database_is_unavailable(url: URL) -> None:
+    with pytest.raises(Unavailable, match=r"3D000.*no database of that name"):
+        await migrate(open_engine(url.set(database="missing")))
+
+
+@on_postgresql
+async def test_a_user_that_is_refused_is_unavailable(url: URL) -> None:
+    with pytest.raises(Unavailable, match="refuses the user"):
+        await migrate(open_engine(url.set(username="stranger")))
+
+
+@on_postgresql
+async def test_a_server_that_does_not_write_is_unavailable(engine: AsyncEngine, catalog: Catalog) -> None:
+    await run(engine, f'ALTER DATABASE "{engine.url.database}" SET default_transaction_read_only = on')
+    await engine.dispose()
+    with pytest.raises(Unavailable, match=r"25006.*read-only"):
+        await catalog.apply(AGENT)
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [
+        ("postgresql+asyncpg://anima@127.0.0.1:1/anima", "no server answers"),
+        ("postgresql+asyncpg://anima@/anima?host={directory}", "no server answers"),
+        ("postgresql+asyncpg://anima@host.invalid/anima", "name of its host is unknown"),
+    ],
+)
+async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path, address: str, cause: str) -> None:
+    with pytest.raises(Unavailable, match=cause):
+        await migrate(open_engine(address.format(directory=tmp_path)))
+
+
+def test_an_address_whose_driver_is_missing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(Refusal, match=r"anima\[postgresql\]") as caught:
+        open_engine("postgresql+asyncpg://anima:word@db/anima")
+    assert caught.value.reason is Reason.SETTING_INVALID
+    assert "word" not in caught.value.message

@@ -278,6 +278,16 @@ class TestAttempts:
         assert (await ledger.started(KEY)).started_at == began
         assert (await ledger.attempt(KEY)).started_at == began
 
+    async def test_a_start_and_a_report_at_once_wait_for_each_other(self, ledger: Ledger, other_ledger: Ledger) -> None:
+        for number in range(1, 41):
+            key = await intended(ledger, AttemptKey(task_uid=UID, attempt=number))
+            racers = [ledger, other_ledger] * 2
+            starts = (one.started(key) for one in racers)
+            reports = (one.report(key, Report(answer="Hello.")) for one in racers)
+            await asyncio.gather(*starts, *reports)
+        status = (await ledger.task(UID)).status
+        assert (status.phase, status.attempt, status.total_attempts) == (Phase.RUNNING, 40, 40)
+
     async def test_attempts_are_in_order_of_iteration_and_attempt(self, ledger: Ledger) -> None:
         await admitted(ledger)
         assert await ledger.attempts(UID) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from anima.model.agent import Agent
@@ -19,13 +19,13 @@ from anima.stores.sql import open_engine, sqlite_url
 from anima.stores.sql.tables import metadata
 
 MIGRATE = """
-import asyncio, pathlib, sys
+import asyncio, sys
 from anima.stores.migrations import migrate
-from anima.stores.sql import open_engine, sqlite_url
+from anima.stores.sql import open_engine
 sys.stdout.write("ready\\n")
 sys.stdout.flush()
 sys.stdin.readline()
-asyncio.run(migrate(open_engine(sqlite_url(pathlib.Path(sys.argv[1])))))
+asyncio.run(migrate(open_engine(sys.argv[1])))
 """
 
 
@@ -55,13 +55,22 @@ async def test_a_database_of_a_newer_version_is_left_alone(engine: AsyncEngine) 
 
 async def test_connections_that_start_at_once_all_find_the_tables(tmp_path: Path) -> None:
     for number in range(10):
-        engines = [open_engine(sqlite_url(tmp_path / f"{number}.db")) for _ in range(6)]
-        await asyncio.gather(*(migrate(engine) for engine in engines))
-        await asyncio.gather(*(engine.dispose() for engine in engines))
+        await race(sqlite_url(tmp_path / f"{number}.db"))
 
 
-def test_processes_that_start_at_once_all_find_the_tables(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MIGRATE, str(tmp_path / "anima.db")]
+@pytest.mark.verify
+async def test_connections_to_postgresql_that_start_at_once_all_find_the_tables(postgresql: URL) -> None:
+    await race(postgresql)
+
+
+async def race(url: URL) -> None:
+    engines = [open_engine(url) for _ in range(6)]
+    await asyncio.gather(*(migrate(engine) for engine in engines))
+    await asyncio.gather(*(engine.dispose() for engine in engines))
+
+
+def test_processes_that_start_at_once_all_find_the_tables(url: URL) -> None:
+    command = [sys.executable, "-c", MIGRATE, url.render_as_string(hide_password=False)]
     pipe = subprocess.PIPE
     racers = [subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) for _ in range(3)]
     for racer in racers:

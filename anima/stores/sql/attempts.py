@@ -58,11 +58,16 @@ class SqlAttempts(SqlStore):
             .values(started_at=func.coalesce(attempts.c.started_at, self._clock()))
             .returning(*_RECORD)
         )
+        its_open_task = and_(tasks.c.uid == key.task_uid, not_(tasks.c.closed))
         async with self._writes.begin() as connection:
+            # The Task's row before the attempt's, like everyone who locks both.
+            query = select(tasks.c.status, tasks.c.binding).where(its_open_task).with_for_update()
+            task = (await connection.execute(query)).one_or_none()
             found = (await connection.execute(statement)).one_or_none()
             if found is None:
                 raise no_attempt(key)
-            await _show_running(connection, key, found.job_name)
+            if task is not None:
+                await _show_running(connection, key, found.job_name, task)
         return _record(found)
 
     @guarded
@@ -146,12 +151,10 @@ def no_attempt(key: AttemptKey) -> NotFound:
     return NotFound(f"there is no attempt {key.path}; it was never intended, or its Task is deleted")
 
 
-async def _show_running(connection: AsyncConnection, key: AttemptKey, job_name: str) -> None:
+async def _show_running(
+    connection: AsyncConnection, key: AttemptKey, job_name: str, task: Row[*tuple[Any, ...]]
+) -> None:
     """Mirror in the Task's status how far it has come, for when its workflow is gone."""
-    its_open_task = and_(tasks.c.uid == key.task_uid, not_(tasks.c.closed))
-    stored = (await connection.execute(select(tasks.c.status, tasks.c.binding).where(its_open_task))).one_or_none()
-    if stored is None:
-        return
     counted = select(func.count(attempts.c.started_at), func.min(attempts.c.started_at))
     total, first = (await connection.execute(counted.where(attempts.c.task_uid == key.task_uid))).one()
     fields = {
@@ -161,10 +164,11 @@ async def _show_running(connection: AsyncConnection, key: AttemptKey, job_name: 
         "total_attempts": total,
         "start_time": first,
         "job_name": job_name,
-        "soul_binding": SoulBinding.model_validate_json(stored.binding) if stored.binding else None,
+        "soul_binding": SoulBinding.model_validate_json(task.binding) if task.binding else None,
     }
-    status = TaskStatus.model_validate_json(stored.status).model_copy(update=fields)
-    await connection.execute(update(tasks).where(its_open_task).values(status=status.model_dump_json()))
+    status = TaskStatus.model_validate_json(task.status).model_copy(update=fields)
+    its_row = tasks.c.uid == key.task_uid
+    await connection.execute(update(tasks).where(its_row).values(status=status.model_dump_json()))
 
 
 async def _require_task(connection: AsyncConnection, uid: str) -> None:

@@ -20,7 +20,8 @@ from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
-from anima.model.errors import Unavailable
+from anima.model.errors import Refusal, Unavailable
+from anima.model.reasons import Reason
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,6 +31,8 @@ BUSY_TIMEOUT = 10.0
 
 _WRITES = "anima_writes"
 
+_OTHER_TABLES = "its tables are not those of this version; start Anima again, so that it migrates them"
+_NO_SERVER = "no server answers at its address; start it, or correct ANIMA_DATABASE_URL"
 # The driver's messages may quote values, so only its code is told.
 _CAUSES = {
     "SQLITE_BUSY": "it is locked by another process; if this stays so, end what holds it",
@@ -41,7 +44,19 @@ _CAUSES = {
     "SQLITE_CORRUPT": "it is damaged; restore it from a backup",
     "SQLITE_NOTADB": "it is not an Anima database; check its path",
     "SQLITE_PERM": "its permissions forbid it; check who owns the file",
-    "SQLITE_ERROR": "its tables are not those of this version; start Anima again, so that it migrates them",
+    "SQLITE_ERROR": _OTHER_TABLES,
+    # PostgreSQL's classes and codes; then what is raised before it can give one.
+    "28": "it refuses the user or the password; correct ANIMA_DATABASE_URL",
+    "3D000": "there is no database of that name; create it, or correct ANIMA_DATABASE_URL",
+    "42501": "its user may not do that; grant it all rights on the database's schema",
+    "42P01": _OTHER_TABLES,
+    "42703": _OTHER_TABLES,
+    "25006": "it is read-only; give the address of the server that takes writes",
+    "53100": "the disk is full; free some space",
+    "53300": "it has too many connections; raise its max_connections",
+    "ConnectionRefusedError": _NO_SERVER,
+    "FileNotFoundError": _NO_SERVER,
+    "gaierror": "the name of its host is unknown; correct ANIMA_DATABASE_URL",
 }
 
 
@@ -58,11 +73,19 @@ def open_engine(url: str | URL) -> AsyncEngine:
 
     Raises:
         Unavailable: a SQLite file cannot be created.
+        Refusal: `SettingInvalid` if the driver for PostgreSQL is not installed.
     """
     address = make_url(url)
     if address.get_backend_name() == "sqlite":
         return _open_sqlite(address)
-    return create_async_engine(address, hide_parameters=True, pool_pre_ping=True)
+    try:
+        return create_async_engine(address, hide_parameters=True, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise Refusal(
+            Reason.SETTING_INVALID,
+            f"ANIMA_DATABASE_URL is an address of PostgreSQL, whose driver {error.name} is not installed: "
+            "`pip install 'anima[postgresql]'`",
+        ) from None
 
 
 def for_writing(engine: AsyncEngine) -> AsyncEngine:
