@@ -8,7 +8,8 @@ from temporalio import activity
 from activities.heartbeat import heartbeats
 from activities.providers import ProviderResolver
 from activities.souls import Resolved, SoulResolver
-from anima.model.attempts import AttemptInput, AttemptKey, ProviderSettings
+from activities.transcripts import TranscriptReader
+from anima.model.attempts import AttemptInput, AttemptKey, ProviderSettings, TranscriptReference
 from anima.model.binding import check_binding
 from anima.model.composition import ENVELOPE_VERSION
 from anima.model.digests import digest_bytes
@@ -17,6 +18,7 @@ from anima.model.jobs import JobPhase, JobSpec
 from anima.model.persona import SensitiveText
 from anima.model.resources import ResourceRequirements
 from anima.model.steps import CreateJob, DeleteJob, JobCreated
+from anima.model.transcript import budget_of
 from anima.model.wire import BINDING_SCHEMA, JobVariable, Step
 from anima.stores.ports import Jobs, Ledger, TaskRecord
 
@@ -29,6 +31,7 @@ class JobActivities:
         providers: finds the model and its key.
         ledger: knows what was planned and decided.
         jobs: starts and ends Jobs.
+        transcripts: tells what an attempt is given of its Session.
         token: derives the attempt's credential.
         gateway: the address at which a Job reaches the gateway.
         trace: the environment that carries the current trace into the Job.
@@ -40,6 +43,7 @@ class JobActivities:
         providers: ProviderResolver,
         ledger: Ledger,
         jobs: Jobs,
+        transcripts: TranscriptReader,
         *,
         token: Callable[[AttemptKey], str],
         gateway: str,
@@ -49,6 +53,7 @@ class JobActivities:
         self._providers = providers
         self._ledger = ledger
         self._jobs = jobs
+        self._transcripts = transcripts
         self._token = token
         self._gateway = gateway
         self._trace = trace
@@ -86,13 +91,22 @@ class JobActivities:
         provider = await self._providers.provider(resolved.agent, record.spec)
         settings = self._providers.settings(provider, resolved.agent, record.spec)
         secrets = await self._providers.environment(provider, record.spec)
+        transcript = await self._transcript(request, resolved, settings)
         await self._ledger.intend(
-            request.key, request.job_name, _attempt_input(record, resolved, request.key, settings)
+            request.key, request.job_name, _attempt_input(record, resolved, request.key, settings, transcript)
         )
         environment = secrets | self._job_environment(resolved, request.key)
         async with heartbeats():
             await self._jobs.create(_job_spec(record, resolved, request), environment)
         await self._ledger.started(request.key)
+
+    async def _transcript(
+        self, request: CreateJob, resolved: Resolved, settings: ProviderSettings
+    ) -> TranscriptReference | None:
+        if request.lock is None:
+            return None
+        budget = budget_of(resolved.agent.spec.model.transcript_bytes, settings.type)
+        return await self._transcripts.reference(request.lock, budget)
 
     def _job_environment(self, resolved: Resolved, key: AttemptKey) -> dict[str, SensitiveText]:
         plain = {
@@ -115,7 +129,13 @@ class JobActivities:
             await self._jobs.delete(request.key, record.namespace, request.job_name)
 
 
-def _attempt_input(record: TaskRecord, resolved: Resolved, key: AttemptKey, settings: ProviderSettings) -> AttemptInput:
+def _attempt_input(
+    record: TaskRecord,
+    resolved: Resolved,
+    key: AttemptKey,
+    settings: ProviderSettings,
+    transcript: TranscriptReference | None,
+) -> AttemptInput:
     prompt = record.spec.user_prompt
     return AttemptInput(
         namespace=record.namespace,
@@ -126,6 +146,7 @@ def _attempt_input(record: TaskRecord, resolved: Resolved, key: AttemptKey, sett
         system_prompt_digest=resolved.prompt.digest,
         envelope_version=resolved.prompt.envelope_version,
         provider=settings,
+        transcript_ref=transcript,
     )
 
 

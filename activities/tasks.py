@@ -5,7 +5,7 @@ from datetime import timedelta
 from temporalio import activity
 
 from anima.model.errors import Refusal
-from anima.model.inputs import changed_fields
+from anima.model.inputs import frozen_changes
 from anima.model.reasons import Reason
 from anima.model.steps import Admit, Admitted, Close, Edit
 from anima.model.task import Phase, TaskStatus
@@ -60,14 +60,13 @@ class TaskActivities:
 
     @activity.defn(name=Step.EDIT)
     async def edit(self, request: Edit) -> None:
-        """Replace the spec, unless a frozen field of a bound Task would change.
+        """Replace the spec, unless a frozen field would change.
 
         Raises:
             Refusal: `FrozenInputDrift`, naming the fields.
         """
         record = await self._ledger.task(request.task_uid)
-        if record.binding is not None:
-            check_edit(record, request)
+        check_edit(record, request)
         await self._ledger.edit(record.uid, request.spec)
 
     @activity.defn(name=Step.CLOSE)
@@ -77,12 +76,13 @@ class TaskActivities:
 
 
 def check_edit(record: TaskRecord, request: Edit) -> None:
-    """Refuse an edit of what a binding froze."""
-    fields = changed_fields(record.spec, request.spec)
+    """Refuse an edit of what a binding froze, or of the Session that the Task has its place in."""
+    fields = frozen_changes(record.spec, request.spec, bound=record.binding is not None)
     if fields:
         raise Refusal(
             Reason.FROZEN_INPUT_DRIFT,
-            f"Task {record.namespace}/{record.name} is bound to its soul, and the edit changes {', '.join(fields)}",
+            f"the edit of Task {record.namespace}/{record.name} changes {', '.join(fields)}, "
+            "which it keeps from here on",
         )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -99,3 +100,39 @@ async def test_a_name_cannot_reach_another_route() -> None:
     async with Gateway(ADDRESS, "token", httpx2.MockTransport(record)) as gateway:
         await gateway.get(KINDS["Agent"], "default", "x/../../secrets/key?a#b")
     assert paths == [b"/v1/namespaces/default/agents/x%2F..%2F..%2Fsecrets%2Fkey%3Fa%23b"]
+
+
+async def test_a_session_s_name_cannot_reach_another_route() -> None:
+    paths: list[bytes] = []
+
+    def record(request: httpx2.Request) -> httpx2.Response:
+        paths.append(request.url.raw_path)
+        return httpx2.Response(204)
+
+    async with Gateway(ADDRESS, "token", httpx2.MockTransport(record)) as gateway:
+        await gateway.delete_session("default", "../agents/x?a")
+    assert paths == [b"/v1/namespaces/default/sessions/..%2Fagents%2Fx%3Fa"]
+
+
+class BrokenOff(httpx2.AsyncByteStream):
+    """Sends a line, and then no more."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"one line\n"
+        raise httpx2.ReadError("reset")
+
+
+async def test_an_export_that_breaks_off_is_not_taken_for_a_whole_one() -> None:
+    transport = httpx2.MockTransport(lambda _: httpx2.Response(200, stream=BrokenOff()))
+    async with Gateway(ADDRESS, "token", transport) as gateway:
+        exported = gateway.export_session("default", "chat")
+        assert await anext(exported) == b"one line\n"
+        with pytest.raises(Unavailable, match=r"broke its answer off \(ReadError\); ask again"):
+            await anext(exported)
+
+
+async def test_an_export_that_is_refused_raises_what_the_gateway_raised() -> None:
+    for status, expected in ((404, NotFound), (401, Refusal), (503, Unavailable)):
+        async with answering(status, error("Whatever")) as gateway:
+            with pytest.raises(expected, match="what happened"):
+                _ = [piece async for piece in gateway.export_session("default", "chat")]

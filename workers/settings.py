@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -11,11 +12,25 @@ from temporalio.envconfig import ClientConfigProfile, ClientConnectConfig
 from anima.home import DEFAULT_GATEWAY, Home
 from anima.model.errors import Refusal
 from anima.model.reasons import Reason
+from anima.model.units import parse_duration
 from anima.model.wire import TASK_QUEUE
 from anima.stores.sql import sqlite_url
 
 _DEFAULT_HOST, _, _DEFAULT_PORT = DEFAULT_GATEWAY.removeprefix("http://").rpartition(":")
+_DRIVERS = ("postgresql+asyncpg", "sqlite+aiosqlite")
 _DEFAULT_TEMPORAL = "127.0.0.1:7233"
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a Session's messages are kept, and how many; none keeps them all."""
+
+    max_age: timedelta | None = None
+    max_messages: int | None = None
+
+    @property
+    def limited(self) -> bool:
+        return self.max_age is not None or self.max_messages is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,7 @@ class Settings:
     task_queue: str
     model_url: str | None
     """Where the small model answers; none if it is not running."""
+    retention: Retention
     temporal: ClientConnectConfig = field(repr=False)
     """For ``Client.connect``: address, namespace, TLS and key."""
 
@@ -48,6 +64,7 @@ class Settings:
             task_queue=environ.get("ANIMA_TASK_QUEUE") or TASK_QUEUE,
             temporal=_temporal(environ),
             model_url=environ.get("ANIMA_MODEL_URL") or None,
+            retention=_retention(environ),
         )
 
     @property
@@ -62,16 +79,33 @@ def _database(environ: Mapping[str, str], home: Home) -> URL:
     if not given:
         return sqlite_url(home.database)
     try:
-        return make_url(given)
+        url = make_url(given)
     except (ArgumentError, ValueError):
+        url = None
+    if url is None or url.drivername not in _DRIVERS:
         # The address may hold a password, so it is not repeated.
-        raise _invalid("ANIMA_DATABASE_URL", "is no database address such as postgresql+asyncpg://…") from None
+        known = " nor ".join(f"{driver}://…" for driver in _DRIVERS)
+        raise _invalid("ANIMA_DATABASE_URL", f"is neither {known}")
+    return url
 
 
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and int(text) < 2**16):
         raise _invalid("ANIMA_GATEWAY_PORT", "must be a number from 0 to 65535")
     return int(text)
+
+
+def _retention(environ: Mapping[str, str]) -> Retention:
+    age, count = environ.get("ANIMA_SESSION_MAX_AGE"), environ.get("ANIMA_SESSION_MAX_MESSAGES")
+    try:
+        max_age = parse_duration(age) if age else None
+    except ValueError:
+        raise _invalid("ANIMA_SESSION_MAX_AGE", "must be a duration such as 720h") from None
+    if count and not (count.isascii() and count.isdecimal() and len(count) <= 9):
+        raise _invalid("ANIMA_SESSION_MAX_MESSAGES", "must be a number")
+    if max_age is not None and max_age <= timedelta(0):
+        raise _invalid("ANIMA_SESSION_MAX_AGE", "must be more than nothing")
+    return Retention(max_age, int(count) if count else None)
 
 
 def _temporal(environ: Mapping[str, str]) -> ClientConnectConfig:

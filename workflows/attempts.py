@@ -1,4 +1,4 @@
-"""The attempts of one iteration: bind, create a Job, wait, settle, try again."""
+"""The attempts of one iteration: bind, pin, create a Job, wait, settle, try again."""
 
 from datetime import timedelta
 
@@ -11,6 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from anima.model.steps import Admitted, AttemptPlan, Bind, CreateJob, DeleteJob, JobCreated, Settle, Settled
     from anima.model.task import Phase, RetryPolicy
     from anima.model.wire import Step
+    from workflows.session_use import SessionUse
     from workflows.status import StatusBoard
     from workflows.steps import Steps
     from workflows.watch import Watch
@@ -26,13 +27,15 @@ class Attempts:
         steps: runs activities.
         board: shows what happens.
         watch: waits, and stops the Task when it must end.
+        session: has the Task's Session, if it has one.
         admitted: where Jobs are created, and how often to look at one.
     """
 
-    def __init__(self, steps: Steps, board: StatusBoard, watch: Watch, admitted: Admitted) -> None:
+    def __init__(self, steps: Steps, board: StatusBoard, watch: Watch, session: SessionUse, admitted: Admitted) -> None:
         self._steps = steps
         self._board = board
         self._watch = watch
+        self._session = session
         self._admitted = admitted
         self._current: AttemptKey | None = None
         self._nudged = False
@@ -83,17 +86,19 @@ class Attempts:
         self._current = key
         while True:
             await self._watch.pass_holds()
+            await self._session.acquire()
             plan = await self._steps.local(Step.BIND, Bind(key=key), AttemptPlan)
             self._planned(plan)
             if plan.decided:
                 self._counted(key, plan)
                 return plan.decided, plan.retry_policy
+            await self._session.pin()
             if not self._watch.holds and await self._create(key, plan):
                 self._counted(key, plan)
                 return await self._outcome(key, plan), plan.retry_policy
 
     async def _create(self, key: AttemptKey, plan: AttemptPlan) -> bool:
-        request = CreateJob(key=key, job_name=plan.job_name, prompt_digest=plan.prompt_digest)
+        request = CreateJob(key=key, job_name=plan.job_name, prompt_digest=plan.prompt_digest, lock=self._session.lock)
         queue = self._admitted.jobs_queue
         if queue is None:
             created = await self._steps.local(Step.CREATE, request, JobCreated)

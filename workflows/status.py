@@ -90,6 +90,8 @@ def _attributes(status: TaskStatus) -> dict[SearchAttribute, str | int]:
         SearchAttribute.ATTEMPT: status.attempt,
         SearchAttribute.ITERATION: status.iteration,
     }
+    if status.session:
+        values[SearchAttribute.SESSION] = status.session
     if status.reason:
         values[SearchAttribute.REASON] = status.reason
     if status.soul_binding:
@@ -112,6 +114,7 @@ def _details(status: TaskStatus, waits_for: str) -> str:
         f"- attempt: {status.attempt}, started in all: {status.total_attempts}, iteration: {status.iteration}",
         f"- soul: `{soul}`",
     ]
+    lines += [f"- Session: `{status.session}`"] if status.session else []
     lines += [f"- Job: `{status.job_name}`"] if status.job_name else []
     lines += [f"- held by: {', '.join(status.holds)}"] if status.holds else []
     lines += [f"- waits for: {waits_for}"] if waits_for else []

@@ -12,19 +12,20 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, CancelledError
 
 with workflow.unsafe.imports_passed_through():
-    from anima.model.attempts import Outcome
+    from anima.model.attempts import AttemptKey, Outcome
     from anima.model.binding import SoulBinding
     from anima.model.errors import Refusal
-    from anima.model.inputs import changed_fields
+    from anima.model.inputs import frozen_changes
     from anima.model.manifest import parse_task
-    from anima.model.names import workflow_id
+    from anima.model.names import names_in, workflow_id
     from anima.model.plain import parse_json
     from anima.model.reasons import Reason
     from anima.model.steps import Admit, Admitted, Close, Edit
-    from anima.model.task import Phase, TaskSpec, TaskStatus
+    from anima.model.task import Phase, ResultReference, TaskSpec, TaskStatus
     from anima.model.wire import TASK_WORKFLOW, Query, Signal, Step, Update
     from workflows.attempts import Attempts
     from workflows.holds import Holder, hint_text
+    from workflows.session_use import SessionUse
     from workflows.status import ConditionType, StatusBoard
     from workflows.steps import Steps, Trouble
     from workflows.watch import Stopped, Watch
@@ -39,11 +40,12 @@ class TaskWorkflow:
 
     def __init__(self) -> None:
         info = workflow.info()
-        namespace, name = _names(info.workflow_id)
+        namespace, name = names_in(info.workflow_id, "task") or ("invalid", "invalid")
         self._board = StatusBoard(TaskStatus(namespace=namespace, name=name, uid=info.first_execution_run_id))
         self._watch = Watch(self._board)
         self._steps = Steps(self._watch.pause, self._retrying)
         self._spec: TaskSpec | None = None
+        self._session = SessionUse(None, self._steps, self._board, self._watch)
         self._attempts: Attempts | None = None
 
     @workflow.run
@@ -88,6 +90,11 @@ class TaskWorkflow:
         if self._attempts is not None:
             self._attempts.nudge()
 
+    @workflow.signal(name=Signal.GRANTED)
+    def granted(self, hint: RawValue = None) -> None:  # type: ignore[assignment]  # noqa: ARG002 (all take a hint)
+        """Ask for the Session again: it may be this Task's now."""
+        self._session.granted()
+
     @workflow.query(name=Query.STATUS)
     def status(self) -> TaskStatus:
         """Return the Task's status."""
@@ -117,9 +124,9 @@ class TaskWorkflow:
             raise ApplicationError(refusal.message, type=refusal.reason, non_retryable=True) from None
         if self._spec is None or self._watch.ending:
             raise ApplicationError("the Task is not open for edits", type=Reason.TASK_CONFLICT, non_retryable=True)
-        frozen = changed_fields(self._spec, edited) if self._status.soul_binding else []
+        frozen = frozen_changes(self._spec, edited, bound=self._status.soul_binding is not None)
         if frozen:
-            message = f"the Task is bound to its soul; the edit changes {', '.join(frozen)}"
+            message = f"the edit changes {', '.join(frozen)}, which the Task keeps from here on"
             raise ApplicationError(message, type=Reason.FROZEN_INPUT_DRIFT, non_retryable=True)
 
     @property
@@ -145,7 +152,8 @@ class TaskWorkflow:
         return parse_task(manifest, self._status.namespace, self._status.name).spec
 
     async def _admit(self, spec: TaskSpec) -> Attempts | None:
-        self._board.change(agent=spec.agent_ref.name, waits_for="admission")
+        session = spec.session_ref.name if spec.session_ref else None
+        self._board.change(agent=spec.agent_ref.name, session=session, waits_for="admission")
         request = Admit(
             namespace=self._status.namespace,
             name=self._status.name,
@@ -164,7 +172,8 @@ class TaskWorkflow:
         if admitted.progress is not None:
             self._board.resume(admitted.progress)
         self._take(spec)
-        self._attempts = Attempts(self._steps, self._board, self._watch, admitted)
+        self._session = SessionUse(spec.session_ref, self._steps, self._board, self._watch)
+        self._attempts = Attempts(self._steps, self._board, self._watch, self._session, admitted)
         return self._attempts
 
     def _take(self, spec: TaskSpec) -> None:
@@ -178,10 +187,14 @@ class TaskWorkflow:
 
     async def _end(self, outcome: Outcome) -> None:
         self._watch.end()
-        if outcome.succeeded:
+        if outcome.succeeded and outcome.result is not None:
+            await self._session.append(self._answered(outcome.result))
             await self._close(phase=Phase.SUCCEEDED, reason=None, message="", result_ref=outcome.result)
         else:
             await self._close(phase=Phase.FAILED, reason=outcome.reason, message=outcome.message)
+
+    def _answered(self, result: ResultReference) -> AttemptKey:
+        return AttemptKey(task_uid=self._status.uid, iteration=result.iteration, attempt=result.attempt)
 
     async def _abandon(self, reason: Reason, message: str) -> None:
         self._watch.end()
@@ -200,21 +213,12 @@ class TaskWorkflow:
         if self._attempts is not None:
             # Only an admitted Task is in the Ledger; another's record is not ours to close.
             final = await self._steps.local(Step.CLOSE, Close(status=final), TaskStatus)
+            await self._session.leave()
         self._board.adopt(final)
 
     def _retrying(self, trouble: Trouble | None) -> None:
         conditions = self._board.condition("Retrying", trouble is not None, message=str(trouble or ""))
         self._board.change(conditions=conditions, waits_for=f"another try of {trouble}" if trouble else "")
-
-
-def _names(identifier: str) -> tuple[str, str]:
-    prefix, _, rest = identifier.partition("/")
-    namespace, _, name = rest.partition("/")
-    try:
-        TaskStatus(namespace=namespace, name=name, uid="")
-    except ValueError:
-        return "invalid", "invalid"
-    return (namespace, name) if prefix == "task" else ("invalid", "invalid")
 
 
 def _decode(payload: RawValue) -> Any:

@@ -53,8 +53,12 @@ class Watch:
     def ending(self) -> bool:
         return self._ending
 
+    @property
+    def _stopping(self) -> bool:
+        return self._cancelled is not None and not self._ending
+
     async def wait(self, ready: Callable[[], bool], limit: timedelta | None, summary: str | None = None) -> None:
-        """Wait until ready, or for `limit`.
+        """Wait until ready, or for `limit`; while ending, nothing else counts.
 
         Raises:
             Stopped: on `Cancelled` and `DeadlineExceeded`.
@@ -64,13 +68,11 @@ class Watch:
         bound = min((span for span in (limit, left) if span is not None), default=None)
         try:
             if bound is None or bound > timedelta(0):
-                await workflow.wait_condition(
-                    lambda: ready() or self._cancelled is not None, timeout=bound, timeout_summary=summary
-                )
+                await workflow.wait_condition(lambda: ready() or self._stopping, timeout=bound, timeout_summary=summary)
         except TimeoutError:
             pass
-        if self._cancelled is not None:
-            raise Stopped(Reason.CANCELLED, self._cancelled)
+        if self._stopping:
+            raise Stopped(Reason.CANCELLED, self._cancelled or "")
         if ends_at and workflow.now() >= ends_at:
             raise Stopped(Reason.DEADLINE_EXCEEDED, f"the Task did not end within {self.deadline} (spec.deadline)")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from anima.cli import resources, souls, steering, tasks
+from anima.cli import chat, resources, sessions, souls, steering, tasks
 from anima.cli.command import command
 
 EPILOG = (
@@ -58,9 +58,11 @@ def _forward(function: Any, context: typer.Context) -> None:
 
 
 resources.register(app)
-app.add_typer(souls.app, name="soul")
+souls.register(app)
 tasks.register(app)
+sessions.register(app)
 steering.register(app)
+chat.register(app)
 
 
 def main() -> None:

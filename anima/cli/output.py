@@ -1,8 +1,9 @@
 """Data on standard output: a table for people, JSON or YAML for programs."""
 
+import io
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -21,18 +22,35 @@ def printable(text: str) -> str:
     return "".join(character if character.isprintable() or character in "\n\t" else "\ufffd" for character in text)
 
 
+def printable_json(text: str) -> str:
+    """Return the same JSON without characters that could steer a terminal: it has them in strings only."""
+    return _escaped(text, lambda character: json.dumps(character)[1:-1])
+
+
 def emit(data: Any, output: Output) -> None:
-    """Print plain data as JSON, or as YAML with a document for each item of a list."""
+    """Print plain data as JSON, or as YAML with a document for each item of a list.
+
+    It is read back as it was, and nothing in it steers a terminal.
+    """
     if output is Output.JSON:
         body = {"items": data} if isinstance(data, list) else data
-        sys.stdout.write(json.dumps(body, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(printable_json(json.dumps(body, indent=2, ensure_ascii=False)) + "\n")
         return
     yaml = YAML(typ="safe", pure=True)
     yaml.Representer = _Representer
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
     yaml.width = _NEVER_FOLD
-    yaml.dump_all(data if isinstance(data, list) else [data], sys.stdout)
+    written = io.StringIO()
+    yaml.dump_all(data if isinstance(data, list) else [data], written)
+    # The representer puts what is not printable between double quotes.
+    sys.stdout.write(_escaped(written.getvalue(), lambda character: f"\\U{ord(character):08x}"))
+
+
+def _escaped(text: str, escape: Callable[[str], str]) -> str:
+    return "".join(
+        character if character.isprintable() or character == "\n" else escape(character) for character in text
+    )
 
 
 class _Representer(SafeRepresenter):

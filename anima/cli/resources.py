@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from anima.cli.command import command
-from anima.cli.options import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, label
+from anima.cli.options import DEFAULT_NAMESPACE, AllNamespaces, Namespace, Output, OutputForm, label
 
 if TYPE_CHECKING:
     from anima.gateway import Gateway
@@ -93,7 +93,7 @@ async def get(
     kind: KindName,
     name: Annotated[str | None, typer.Argument(metavar="NAME", callback=label)] = None,
     namespace: Namespace = DEFAULT_NAMESPACE,
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A")] = False,
+    all_namespaces: AllNamespaces = False,
     output: OutputForm = Output.TABLE,
 ) -> None:
     """Show objects of a kind, or one of them."""

@@ -19,6 +19,37 @@ _MOST_BYTES = 4 * 1024 * 1024
 SoulFile = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, exists=True)]
 
 app = typer.Typer(help="Digest, check, publish and show souls.", no_args_is_help=True, rich_markup_mode=None)
+overview = typer.Typer(help="Tell which souls are in use.", no_args_is_help=True, rich_markup_mode=None)
+
+
+def register(root: typer.Typer) -> None:
+    """Add the commands of this module."""
+    root.add_typer(app, name="soul")
+    root.add_typer(overview, name="souls")
+
+
+@overview.callback()
+def _overview() -> None:
+    """Tell which souls are in use."""
+
+
+@overview.command()
+@command
+async def in_use(namespace: Namespace = DEFAULT_NAMESPACE, output: OutputForm = Output.TABLE) -> None:
+    """List every revision in use, and what is under it.
+
+    A revision is an Agent of one generation with one soul and one role.
+    """
+    from anima.cli.connection import open_gateway
+    from anima.cli.output import emit
+    from anima.cli.session_tables import show_in_use
+
+    async with open_gateway() as gateway:
+        found = await gateway.revisions(namespace)
+    if output is Output.TABLE:
+        show_in_use(found)
+    else:
+        emit(found.to_json(), output)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """`anima suspend`, `resume`, `cancel` and `wait`: steer a Task through Temporal."""
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,60 +18,52 @@ _EDIT = "send the whole spec, with `suspend` false, as the workflow's update `ed
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    for function in (suspend, resume, cancel, wait):
-        app.command()(function)
+    for steer in (suspend, resume, cancel):
+        app.command(steer.__name__, help=steer.__doc__)(_steering(steer))
+    app.command()(wait)
 
 
-@command
-async def suspend(
-    task: TaskName,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    by: By = None,
-    reason: Why = None,
-    output: OutputForm = Output.TABLE,
-) -> None:
+async def suspend(handle: "TaskHandle", by: str | None, reason: str | None) -> str:
     """Hold a Task before its next Job; a running Job goes on."""
-    from anima.cli.connection import open_client
-
-    async with open_client() as (client, _):
-        handle = client.handle(namespace, task)
-        await handle.suspend(by, reason)
-        await _confirm(handle, "suspended before its next Job", output)
+    await handle.suspend(by, reason)
+    return "suspended before its next Job"
 
 
-@command
-async def resume(
-    task: TaskName,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    by: By = None,
-    reason: Why = None,
-    output: OutputForm = Output.TABLE,
-) -> None:
+async def resume(handle: "TaskHandle", by: str | None, reason: str | None) -> str:
     """Clear the operator's hold; a hold in the Task's spec stays."""
-    from anima.cli.connection import open_client
-
-    async with open_client() as (client, _):
-        handle = client.handle(namespace, task)
-        await handle.resume(by, reason)
-        held = "spec" in (await handle.status()).holds
-        await _confirm(handle, "is still held by its spec: " + _EDIT if held else "resumed", output)
+    await handle.resume(by, reason)
+    return f"is still held by its spec: {_EDIT}" if "spec" in (await handle.status()).holds else "resumed"
 
 
-@command
-async def cancel(
-    task: TaskName,
-    namespace: Namespace = DEFAULT_NAMESPACE,
-    by: By = None,
-    reason: Why = None,
-    output: OutputForm = Output.TABLE,
-) -> None:
+async def cancel(handle: "TaskHandle", by: str | None, reason: str | None) -> str:
     """End a Task and its Job."""
-    from anima.cli.connection import open_client
+    await handle.cancel(by, reason)
+    return "is being cancelled"
 
-    async with open_client() as (client, _):
-        handle = client.handle(namespace, task)
-        await handle.cancel(by, reason)
-        await _confirm(handle, "is being cancelled", output)
+
+def _steering(steer: Callable[["TaskHandle", str | None, str | None], Awaitable[str]]) -> Callable[..., None]:
+    """Make a command of what steers a Task and says what became of it."""
+
+    @command
+    async def run(
+        task: TaskName,
+        namespace: Namespace = DEFAULT_NAMESPACE,
+        by: By = None,
+        reason: Why = None,
+        output: OutputForm = Output.TABLE,
+    ) -> None:
+        from anima.cli.connection import open_client
+        from anima.cli.output import emit
+
+        async with open_client() as (client, _):
+            handle = client.handle(namespace, task)
+            done = await steer(handle, by, reason)
+            if output is Output.TABLE:
+                typer.echo(f"Task {namespace}/{task} {done}")
+            else:
+                emit((await handle.status()).to_json(), output)
+
+    return run
 
 
 @command
@@ -87,12 +80,3 @@ async def wait(
     async with open_client() as (client, gateway):
         handle = client.handle(namespace, task)
         show_end(await until_end(handle, gateway, timeout, quiet=output is not Output.TABLE), output)
-
-
-async def _confirm(handle: "TaskHandle", what: str, output: Output) -> None:
-    from anima.cli.output import emit
-
-    if output is Output.TABLE:
-        typer.echo(f"Task {handle.namespace}/{handle.name} {what}")
-    else:
-        emit((await handle.status()).to_json(), output)

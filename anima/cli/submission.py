@@ -33,15 +33,33 @@ class Since:
         return {**asdict(self), "changed": self.then != self.now}
 
 
-def task_from_prompt(agent: str, prompt: str, namespace: str | None, name: str | None) -> Task:
+def task_from_prompt(
+    agent: str,
+    prompt: str,
+    namespace: str | None,
+    name: str | None,
+    session: str | None = None,
+    *,
+    append: bool = True,
+) -> Task:
     """Make a Task of a prompt; ``-`` reads it from standard input.
+
+    Args:
+        agent: the Agent's name.
+        prompt: the user's words.
+        namespace: of the Task; none for the default one.
+        name: of the Task; made up if none.
+        session: the Session that it continues, if any.
+        append: it adds its turn to the Session.
 
     Raises:
         Refusal: `TaskInvalid` if it is blank, too long or not text.
     """
     chosen = name or made_up(agent)
     text = _read_prompt() if prompt == STDIN else prompt
-    spec = {"type": "ai", "agentRef": {"name": agent}, "prompt": text}
+    spec: dict[str, Any] = {"type": "ai", "agentRef": {"name": agent}, "prompt": text}
+    if session is not None:
+        spec["sessionRef"] = {"name": session, "append": append}
     return parse_task({"spec": spec}, namespace or DEFAULT_NAMESPACE, chosen)
 
 

@@ -66,6 +66,7 @@ def show_status(body: Body) -> None:
         ("Task", f"{body['namespace']}/{body['name']}"),
         ("UID", body["uid"]),
         ("Agent", body.get("agent", "")),
+        ("Session", body.get("session", "")),
         ("Phase", body["phase"]),
         ("Reason", body.get("reason", "")),
         ("Message", body.get("message", "")),

@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from anima.cli.command import command
-from anima.cli.options import DEFAULT_NAMESPACE, Namespace, Output, OutputForm, TaskName, WaitTime, label
+from anima.cli.options import (
+    DEFAULT_NAMESPACE,
+    AllNamespaces,
+    Namespace,
+    Output,
+    OutputForm,
+    TaskName,
+    WaitTime,
+    label,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -26,6 +35,8 @@ async def run(
     ] = None,
     name: Annotated[str | None, typer.Option("--name", callback=label, help="The Task's name; else made up.")] = None,
     namespace: Annotated[str | None, typer.Option("--namespace", "-n", callback=label)] = None,
+    session: Annotated[str | None, typer.Option("--session", callback=label, help="The Session to continue.")] = None,
+    no_append: Annotated[bool, typer.Option("--no-append", help="Read the Session, and add nothing to it.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--detach", help="Wait for the answer, or only submit.")] = True,
     timeout: WaitTime = None,  # noqa: ASYNC109 (the name of the option)
     output: OutputForm = Output.TABLE,
@@ -39,11 +50,15 @@ async def run(
     from anima.cli.output import emit
     from anima.cli.submission import task_from_file, task_from_prompt
 
+    if file is not None and session is not None:
+        raise typer.BadParameter("a file names the Session itself, in spec.sessionRef; leave --session out")
+    if no_append and session is None:
+        raise typer.BadParameter("--no-append goes with --session NAME")
     match file, agent, words or []:
         case str(), None, []:
             task = task_from_file(file, namespace, name)
         case (None, str(who), [prompt]) | (None, None, [who, prompt]):
-            task = task_from_prompt(who, prompt, namespace, name)
+            task = task_from_prompt(who, prompt, namespace, name, session, append=not no_append)
         case _:
             raise typer.BadParameter(
                 'give an Agent and a prompt in quotes, as in `anima run AGENT "PROMPT"`, or -f FILE'
@@ -63,7 +78,7 @@ async def run(
 @command
 async def tasks(
     namespace: Namespace = DEFAULT_NAMESPACE,
-    all_namespaces: Annotated[bool, typer.Option("--all-namespaces", "-A")] = False,
+    all_namespaces: AllNamespaces = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=500, help="How many at most.")] = 100,
     output: OutputForm = Output.TABLE,
 ) -> None:

@@ -14,6 +14,7 @@ from anima.model.resources import (
     ResourceRequirements,
     check_no_nul,
 )
+from anima.model.transcript import MAX_BUDGET, MIN_BUDGET
 
 RuntimeType = Literal["codex", "claude", "copilot", "opencode"]
 
@@ -56,6 +57,8 @@ class ModelSettings(Model):
     name: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_tokens: Annotated[Int, Field(ge=1)] | None = None
+    transcript_bytes: Annotated[Int, Field(ge=MIN_BUDGET, le=MAX_BUDGET)] | None = None
+    """How much of its Session the model is given; none for what suits the Provider."""
 
 
 class Runtime(Model):

@@ -11,6 +11,7 @@ from anima.model.names import Name
 from anima.model.provider import ProviderType
 from anima.model.reasons import Reason
 from anima.model.task import ResultReference
+from anima.model.transcript import Transcript
 
 MAX_RESULT_BYTES = 1024 * 1024
 MAX_EVENT_BYTES = 16 * 1024
@@ -70,8 +71,25 @@ class ProviderSettings(Model):
     max_tokens: Int | None = None
 
 
+class TranscriptReference(Model):
+    """The part of a Session that an attempt is given, by digest."""
+
+    session: Name
+    session_uid: Annotated[str, Field(alias="sessionUID")]
+    through: Annotated[Int, Field(ge=0)]
+    """The sequence of the last record in it."""
+    messages: Annotated[Int, Field(ge=0)]
+    """How many were stored up to it."""
+    budget: Annotated[Int, Field(ge=1)]
+    """In bytes; see `anima.model.transcript.Tail`."""
+    digest: Digest
+
+
 class AttemptInput(Model):
-    """What the worker is to do.  It travels through the gateway, not Temporal."""
+    """What the worker is to do.  It travels through the gateway, not Temporal.
+
+    The Ledger keeps it with the reference to its transcript, the gateway adds the text.
+    """
 
     schema_version: Literal[1] = 1
     namespace: Name
@@ -82,6 +100,8 @@ class AttemptInput(Model):
     system_prompt_digest: Digest
     envelope_version: Int
     provider: ProviderSettings
+    transcript_ref: TranscriptReference | None = None
+    transcript: Transcript | None = None
 
 
 class Usage(Model):

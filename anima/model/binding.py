@@ -14,20 +14,6 @@ from anima.model.errors import Refusal
 from anima.model.reasons import Reason
 
 
-class SoulBinding(Model):
-    """Which soul a Task runs under, for ever."""
-
-    agent_uid: Annotated[str, Field(min_length=1, max_length=128, alias="agentUID")]
-    agent_generation: Annotated[Int, Field(ge=1)]
-    task_uid: Annotated[str, Field(min_length=1, max_length=128, alias="taskUID")]
-    soul_digest: Digest
-    prompt_digest: Digest
-    inputs_digest: Digest
-    inputs_version: Int
-    envelope_version: Int
-    bound_at: Annotated[datetime, Field(strict=False)]
-
-
 class Revision(Model):
     """What one read of the Agent and its sources gives, as identities."""
 
@@ -41,6 +27,31 @@ class Revision(Model):
     def session_digest(self) -> str:
         """The revision a Session is pinned to: neither the Task nor its inputs."""
         return digest_json("anima.session-revision/1", self.to_json())
+
+
+class SoulBinding(Model):
+    """Which soul a Task runs under, for ever."""
+
+    agent_uid: Annotated[str, Field(min_length=1, max_length=128, alias="agentUID")]
+    agent_generation: Annotated[Int, Field(ge=1)]
+    task_uid: Annotated[str, Field(min_length=1, max_length=128, alias="taskUID")]
+    soul_digest: Digest
+    prompt_digest: Digest
+    inputs_digest: Digest
+    inputs_version: Int
+    envelope_version: Int
+    bound_at: Annotated[datetime, Field(strict=False)]
+
+    @property
+    def revision(self) -> Revision:
+        """What was bound, without the Task: what a Session is pinned to."""
+        return Revision(
+            agent_uid=self.agent_uid,
+            agent_generation=self.agent_generation,
+            soul_digest=self.soul_digest,
+            prompt_digest=self.prompt_digest,
+            envelope_version=self.envelope_version,
+        )
 
 
 def check_binding(bound: SoulBinding, current: Revision) -> None:

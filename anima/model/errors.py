@@ -4,6 +4,7 @@
     ├── Refusal       permanent: a Task ends Failed with its reason
     ├── Unavailable   operational: retried without limit, uses up no attempt
     ├── Conflict      a stale or contradicting write (HTTP 409)
+    │   └── LockLost  the Session's lock is another's by now; ask for it again
     └── NotFound      no such object (HTTP 404)
 
 Their messages are shown to people, so they never carry persona text.
@@ -41,6 +42,10 @@ class Unavailable(AnimaError):
 
 class Conflict(AnimaError):
     """The object has changed, or exists with other content."""
+
+
+class LockLost(Conflict):
+    """A Session was written to under a lock that is another Task's, or nobody's, by now."""
 
 
 class NotFound(AnimaError):

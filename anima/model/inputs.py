@@ -12,15 +12,17 @@ from anima.model.errors import Refusal, Unavailable
 from anima.model.reasons import Reason
 from anima.model.task import TaskSpec
 
-INPUTS_VERSION = 1
+INPUTS_VERSION = 2
 
 # Each version names its fields and is kept for ever: a field that a later
 # release adds must not look like drift to a Task in flight.
+_VERSION_1 = frozenset({
+    "type", "agentRef", "prompt", "ai", "retryPolicy", "timeout", "deadline", "env", "resources", "priority",
+})  # fmt: skip
 _PROJECTIONS = {
-    1: frozenset({
-        "type", "agentRef", "prompt", "ai", "retryPolicy", "timeout", "deadline", "env", "resources", "priority",
-    }),
-}  # fmt: skip
+    1: _VERSION_1,
+    2: _VERSION_1 | {"sessionRef"},
+}
 CONTROL_FIELDS = frozenset({"suspend"})
 
 
@@ -74,6 +76,16 @@ def changed_fields(before: TaskSpec, after: TaskSpec) -> list[str]:
     old, new = before.to_json(), after.to_json()
     keys = (old.keys() | new.keys()) - CONTROL_FIELDS
     return sorted(key for key in keys if old.get(key) != new.get(key))
+
+
+def frozen_changes(before: TaskSpec, after: TaskSpec, *, bound: bool) -> list[str]:
+    """Name the fields that an edit may not change.
+
+    A Task keeps its place in its Session from admission on, and everything but the
+    control fields once it is bound to a soul.
+    """
+    changed = changed_fields(before, after)
+    return changed if bound else [field for field in changed if field == "sessionRef"]
 
 
 def check_inputs(bound: SoulBinding, spec: TaskSpec) -> None:

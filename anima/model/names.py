@@ -38,6 +38,37 @@ def workflow_id(namespace: str, task: str) -> str:
     return f"task/{namespace}/{task}"
 
 
+def session_workflow_id(namespace: str, session: str) -> str:
+    """Return the id of the workflow that hands a Session from Task to Task."""
+    return f"session/{namespace}/{session}"
+
+
+def conversation_workflow_id(namespace: str, conversation: str) -> str:
+    """Return the id of the workflow that makes Tasks of a conversation's messages."""
+    return f"conversation/{namespace}/{conversation}"
+
+
+def names_in(workflow_id: str, prefix: str) -> tuple[str, str] | None:
+    """Read namespace and name back from a workflow's id; none if it is not ``prefix/namespace/name``."""
+    found, _, rest = workflow_id.partition("/")
+    namespace, _, name = rest.partition("/")
+    try:
+        return (check_label(namespace), check_label(name)) if found == prefix else None
+    except ValueError:
+        return None
+
+
+def message_task(conversation: str, session_uid: str, number: int) -> str:
+    """Name the Task of one message of a conversation, at most 63 characters.
+
+    Args:
+        conversation: its name, shortened if need be.
+        session_uid: of its Session; a conversation that is deleted and begun again has another.
+        number: of the message, from 1.
+    """
+    return _suffixed(conversation, f"-{_short(session_uid)}-m{number}")
+
+
 def job_name(task: str, task_uid: str, iteration: int, attempt: int) -> str:
     """Name the Job of one attempt after its cause, at most 63 characters.
 
@@ -49,6 +80,12 @@ def job_name(task: str, task_uid: str, iteration: int, attempt: int) -> str:
         iteration: from 0.
         attempt: within the iteration, from 1.
     """
-    uid8 = hashlib.sha256(task_uid.encode()).hexdigest()[:8]
-    suffix = f"-{uid8}-i{iteration}-a{attempt}"
-    return task[: MAX_LABEL - len(suffix)].rstrip("-") + suffix
+    return _suffixed(task, f"-{_short(task_uid)}-i{iteration}-a{attempt}")
+
+
+def _short(uid: str) -> str:
+    return hashlib.sha256(uid.encode()).hexdigest()[:8]
+
+
+def _suffixed(name: str, suffix: str) -> str:
+    return name[: MAX_LABEL - len(suffix)].rstrip("-") + suffix

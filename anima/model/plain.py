@@ -13,8 +13,12 @@ _HUGE = 2**64
 """Stands for any integer that is too long to be worth parsing; refused later."""
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes, first_line: int = 1) -> Any:
     """Read one JSON value, as strictly as a YAML file is read.
+
+    Args:
+        data: the value, as UTF-8.
+        first_line: the number of the line that it begins in.
 
     Raises:
         ValueError: what is wrong with the data, as the end of a sentence; it quotes none.
@@ -24,7 +28,7 @@ def parse_json(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         fault = f"is not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
-        fault = f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+        fault = f"is not JSON at line {error.lineno + first_line - 1}, column {error.colno}: {error.msg}"
     except RecursionError:
         fault = f"is nested deeper than {MAX_DEPTH} levels"
     raise ValueError(fault)

@@ -35,6 +35,12 @@ class Reason(StrEnum):
     SOUL_INTRODUCED_LATE = "SoulIntroducedLate"
     FROZEN_INPUT_DRIFT = "FrozenInputDrift"
 
+    SESSION_SOUL_MISMATCH = "SessionSoulMismatch"
+    SESSION_UNPINNED_HISTORY = "SessionUnpinnedHistory"
+    SESSION_MUST_APPEND = "SessionMustAppend"
+    SESSION_OWNED = "SessionOwned"
+    CONVERSATION_FULL = "ConversationFull"
+
     ANSWER_BLANK = "AnswerBlank"
     ANSWER_REFUSED = "AnswerRefused"
     ANSWER_TRUNCATED = "AnswerTruncated"
@@ -78,6 +84,11 @@ _REMEDIES = {
     Reason.SOUL_DRIFT: "Create a new Task; this one stays bound to the revision it began with.",
     Reason.SOUL_INTRODUCED_LATE: "Create a new Task; a started Task cannot gain a soul.",
     Reason.FROZEN_INPUT_DRIFT: "Create a new Task with the changed inputs.",
+    Reason.SESSION_SOUL_MISMATCH: "Use another Session; `anima session why NAME` tells what this one is pinned to.",
+    Reason.SESSION_UNPINNED_HISTORY: "Begin a new Session; a soul cannot join a conversation that began without one.",
+    Reason.SESSION_MUST_APPEND: "Let the first Task of the Session append its turn: sessionRef.append true.",
+    Reason.SESSION_OWNED: "Use another Session; this one is a conversation's, or a conversation needs another name.",
+    Reason.CONVERSATION_FULL: "Wait until some of the messages are answered.",
     Reason.ANSWER_BLANK: "Try again, or change the prompt or the model.",
     Reason.ANSWER_REFUSED: "Change the prompt; the provider declined to answer.",
     Reason.ANSWER_TRUNCATED: "Raise model.maxTokens, or ask for a shorter answer.",

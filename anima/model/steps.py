@@ -11,6 +11,7 @@ from anima.model.binding import SoulBinding
 from anima.model.digests import Digest
 from anima.model.names import Name
 from anima.model.reasons import Reason
+from anima.model.session import SessionLock
 from anima.model.task import RetryPolicy, TaskSpec, TaskStatus
 from anima.model.units import Duration
 
@@ -74,6 +75,8 @@ class CreateJob(Model):
     key: AttemptKey
     job_name: Name
     prompt_digest: Digest
+    lock: SessionLock | None = None
+    """Of the Task's Session, if it has one."""
 
 
 class JobCreated(Model):
@@ -109,3 +112,74 @@ class Close(Model):
     """Store a Task's final status; the first to do so wins."""
 
     status: TaskStatus
+
+
+class AcquireSession(Model):
+    """Ask for the Session of a Task; the answer is a `Place`."""
+
+    task_uid: str
+
+
+class PinSession(Model):
+    """Check a Task's revision against its Session, and pin it where that is due."""
+
+    task_uid: str
+    lock: SessionLock
+
+
+class SessionWritten(Model):
+    """A pin or a turn is stored; or, if `lost`, the lock is to be asked for again."""
+
+    lost: bool = False
+
+
+class AppendTurn(Model):
+    """Store the turn of a Task's iteration: its prompt and its accepted answer."""
+
+    key: AttemptKey
+    lock: SessionLock
+
+
+class LeaveSession(Model):
+    """Release a Task's Session, or leave its queue."""
+
+    task_uid: str
+
+
+class DriveSession(Model):
+    """Hand a Session on (`session.grant`), or look after its holder (`session.look`).
+
+    The answer is the `Queue`.
+    """
+
+    namespace: Name
+    session: Name
+
+
+class DriveConversation(Model):
+    """Go on with a conversation: what is next, or what became of a message's Task."""
+
+    namespace: Name
+    conversation: Name
+
+
+class MessageState(Model):
+    """The message whose turn it is; none if all are answered."""
+
+    number: Int | None = None
+    task: Name | None = None
+    pending: Int = 0
+
+
+class ProjectMessage(Model):
+    """Store what became of a message, if its Task has ended."""
+
+    namespace: Name
+    conversation: Name
+    number: Int
+
+
+class Projected(Model):
+    """Whether the message is answered now, or failed and said so; else its Task goes on."""
+
+    done: bool

@@ -60,6 +60,13 @@ class RetryPolicy(Model):
         return timedelta(microseconds=round(seconds))
 
 
+class SessionReference(Model):
+    """The Session that a Task continues; without `append` it adds no turn to it."""
+
+    name: Name
+    append: bool = True
+
+
 class TaskSpec(Model):
     """The work.  Once a soul is bound, everything but `suspend` is frozen."""
 
@@ -67,6 +74,7 @@ class TaskSpec(Model):
     agent_ref: Reference
     prompt: Text | None = None
     ai: AISettings = AISettings()
+    session_ref: SessionReference | None = None
     retry_policy: RetryPolicy = RetryPolicy()
     timeout: PositiveDuration | None = None
     deadline: PositiveDuration | None = None
@@ -140,6 +148,7 @@ class TaskStatus(Model):
     name: Name
     uid: str
     agent: str = ""
+    session: Name | None = None
     phase: Annotated[Phase, Field(strict=False)] = Phase.PENDING
     reason: Annotated[Reason | None, Field(strict=False)] = None
     message: str = ""

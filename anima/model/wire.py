@@ -8,16 +8,22 @@ from enum import StrEnum
 
 TASK_QUEUE = "anima"
 TASK_WORKFLOW = "Task"
+SESSION_WORKFLOW = "Session"
+CONVERSATION_WORKFLOW = "Conversation"
 
 
 class Signal(StrEnum):
-    """Signals of the Task workflow.  The first three need no argument."""
+    """Signals of our workflows.  The first three are a Task's and need no argument."""
 
     SUSPEND = "suspend"
     RESUME = "resume"
     CANCEL = "cancel"
     NUDGE = "nudge"
     """Something about the current attempt may have changed; look again."""
+    GRANTED = "granted"
+    """To a Task: the Session may be yours now; ask for it again."""
+    WAKE = "wake"
+    """To a Session or a conversation: something in the database may have changed."""
 
 
 class Query(StrEnum):
@@ -30,7 +36,7 @@ class Update(StrEnum):
 
 
 class Step(StrEnum):
-    """The activities of the Task workflow."""
+    """The activities of our workflows."""
 
     ADMIT = "task.admit"
     EDIT = "task.edit"
@@ -39,6 +45,15 @@ class Step(StrEnum):
     CREATE = "job.create"
     DELETE = "job.delete"
     SETTLE = "attempt.settle"
+    ACQUIRE = "session.acquire"
+    PIN = "session.pin"
+    APPEND = "session.append"
+    LEAVE = "session.leave"
+    GRANT = "session.grant"
+    LOOK = "session.look"
+    NEXT_MESSAGE = "conversation.next"
+    START_MESSAGE = "conversation.start"
+    PROJECT = "conversation.project"
 
 
 class SearchAttribute(StrEnum):

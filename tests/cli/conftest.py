@@ -31,6 +31,7 @@ from anima.model.names import job_name, workflow_id
 from anima.model.task import Phase, TaskSpec, TaskStatus
 from anima.model.wire import TASK_QUEUE
 from anima.stores.sql import SqlLedger, open_engine, sqlite_url
+from tests.doubles.conversation_workflow import Answerer, ConversationStandIn
 from tests.doubles.task_workflow import StandIn
 
 
@@ -88,7 +89,7 @@ def anima(temporal: WorkflowEnvironment, tmp_path_factory: pytest.TempPathFactor
     command = [sys.executable, "-m", "workers.gateway"]
     settings = {**os.environ, **environment, "ANIMA_GATEWAY_PORT": "0"}
     with (
-        _worker(address),
+        _worker(address, home),
         subprocess.Popen(command, env=settings, stderr=subprocess.PIPE, text=True) as process,
     ):
         assert process.stderr is not None
@@ -106,10 +107,11 @@ def name() -> str:
 
 
 class _worker:  # noqa: N801 (used as a function)
-    """A worker with the stand-in, on an event loop in a thread of its own."""
+    """A worker with the stand-ins, on an event loop in a thread of its own."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, home: Home) -> None:
         self._address = address
+        self._home = home
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
 
@@ -128,7 +130,13 @@ class _worker:  # noqa: N801 (used as a function)
 
     async def _start(self) -> Worker:
         client = await Client.connect(self._address, data_converter=pydantic_data_converter)
-        return await Worker(client, task_queue=TASK_QUEUE, workflows=[StandIn]).__aenter__()
+        worker = Worker(
+            client,
+            task_queue=TASK_QUEUE,
+            workflows=[StandIn, ConversationStandIn],
+            activities=[Answerer(self._home).answer_pending],
+        )
+        return await worker.__aenter__()
 
 
 async def _record(

@@ -16,7 +16,12 @@ HEAVY = ("temporalio", "pydantic", "httpx2", "rich", "ruamel", "asyncio")
 # Typer itself takes pydantic to convert the arguments of a command that was named.
 @pytest.mark.parametrize(
     ("arguments", "allowed"),
-    [(["--help"], []), (["soul", "--help"], ["pydantic"]), (["run", "--help"], ["pydantic"])],
+    [
+        (["--help"], []),
+        (["soul", "--help"], ["pydantic"]),
+        (["run", "--help"], ["pydantic"]),
+        (["session", "--help"], ["pydantic"]),
+    ],
 )
 def test_help_imports_nothing_heavy(arguments: list[str], allowed: list[str]):
     program = (
@@ -33,12 +38,15 @@ def test_help_imports_nothing_heavy(arguments: list[str], allowed: list[str]):
 
 def test_every_command_is_listed_with_a_line_of_help():
     output = CliRunner().invoke(app, ["--help"]).stdout
-    commands = "apply get describe delete run tasks status logs result suspend resume cancel wait rerun soul dev demo"
+    commands = (
+        "apply get describe delete run tasks status logs result suspend resume cancel wait rerun chat "
+        "soul souls sessions session dev demo"
+    )
     for name in commands.split():
         assert f"\n  {name} " in output
 
 
-@pytest.mark.parametrize("arguments", [[], ["soul"]])
+@pytest.mark.parametrize("arguments", [[], ["soul"], ["souls"], ["session"]])
 def test_no_line_of_a_list_of_commands_is_cut_in_a_narrow_terminal(arguments: list[str]):
     output = CliRunner().invoke(app, [*arguments, "--help"], env={"COLUMNS": "80"}).stdout
     assert "..." not in output.partition("Commands:")[2]

@@ -52,6 +52,13 @@ def test_a_list_is_one_object_in_json_and_many_documents_in_yaml():
     ]
 
 
+@given(TEXT)
+def test_nothing_printed_for_programs_can_steer_a_terminal(text: str):
+    for output in (Output.JSON, Output.YAML):
+        assert all(character.isprintable() or character == "\n" for character in printed({"a": text}, output))
+    assert json.loads(printed({"a": text}, Output.JSON)) == {"a": text}
+
+
 def test_nothing_printed_for_people_can_steer_a_terminal():
     assert printable("a\x1b[2Jb\n") == "a\ufffd[2Jb\n"
     with redirect_stdout(io.StringIO()) as stdout:

@@ -6,9 +6,17 @@ from collections import deque
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from anima.model.attempts import AttemptInput, AttemptKey, ProgressEvent, ProviderSettings, Report
+from anima.model.attempts import (
+    AttemptInput,
+    AttemptKey,
+    ProgressEvent,
+    ProviderSettings,
+    Report,
+    TranscriptReference,
+)
 from anima.model.composition import ENVELOPE_VERSION
 from anima.model.digests import digest_bytes
+from anima.model.transcript import Transcript
 from anima.model.wire import BINDING_SCHEMA, JobVariable
 from tests.doubles.loopback import LoopbackServer
 
@@ -60,6 +68,7 @@ class AttemptGatewayDouble(LoopbackServer):
         model: str = "double-1",
         temperature: float | None = None,
         max_tokens: int | None = None,
+        transcript: Transcript | None = None,
     ) -> dict[str, str]:
         """Set the attempt's input and return the environment of its Job."""
         digest = digest_bytes(system_prompt.encode())
@@ -75,6 +84,8 @@ class AttemptGatewayDouble(LoopbackServer):
             system_prompt_digest=digest,
             envelope_version=ENVELOPE_VERSION,
             provider=settings,
+            transcript_ref=None if transcript is None else _reference(transcript),
+            transcript=transcript,
         )
         self.input = given.to_json()
         return {
@@ -87,6 +98,17 @@ class AttemptGatewayDouble(LoopbackServer):
             JobVariable.BINDING_SCHEMA: BINDING_SCHEMA,
             JobVariable.PROVIDER_KEY: PROVIDER_KEY,
         }
+
+
+def _reference(transcript: Transcript) -> TranscriptReference:
+    return TranscriptReference(
+        session="harbour",
+        session_uid="5e55-session",
+        through=9,
+        messages=9,
+        budget=4096,
+        digest=transcript.digest,
+    )
 
 
 class _Handler(BaseHTTPRequestHandler):

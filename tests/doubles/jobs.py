@@ -82,6 +82,7 @@ class ScriptedJobs:
         return b""
 
     async def records(self) -> Sequence[JobRecord]:
+        self._answer_or_fail()
         return [JobRecord(job.spec, f"uid-of-{name}") for name, job in self.jobs.items()]
 
     async def ended(self) -> AsyncIterator[JobSpec]:

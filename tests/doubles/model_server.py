@@ -47,9 +47,30 @@ class Received:
         return next((message["content"] for message in body["messages"] if message["role"] == "system"), None)
 
     @property
+    def messages(self) -> list[tuple[str, Any]]:
+        """Role and content of all but the system text, as the protocol carried them.
+
+        A content of one text is that text; an assistant's calls of OpenAI's protocol
+        are put behind its content.
+        """
+        return [
+            (message["role"], _content(message)) for message in self.body["messages"] if message["role"] != "system"
+        ]
+
+    @property
     def user(self) -> str:
         content = next(message["content"] for message in self.body["messages"] if message["role"] == "user")
         return content if isinstance(content, str) else "".join(block["text"] for block in content)
+
+
+def _content(message: dict[str, Any]) -> Any:
+    match message["content"]:
+        case [{"type": "text", "text": text, **rest}] if not rest:
+            content = text
+        case content:
+            pass
+    extra = {name: message[name] for name in ("tool_calls", "tool_call_id") if name in message}
+    return (content, extra) if extra else content
 
 
 class Exchange:

@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from anima.stores.processes import census
+
 CONTROL = "ANIMA_TEST_CONTROL"
 """The directory where triggers are armed, in the environment of the test programs."""
 
@@ -25,12 +27,14 @@ class Trigger:
         when: before it acts, or after it acted and before its answer is on record.
         pid: whom to kill; 0 is the one who gets there.
         witness: if set, the Job that wrote the last line of this file is killed.
+        parent: kill the supervisor of that Job instead.
     """
 
     point: str
     when: When
     pid: int = 0
     witness: str = ""
+    parent: bool = False
 
     def arm(self, control: Path) -> None:
         """Replace whatever was armed."""
@@ -79,8 +83,16 @@ def kill(pid: int) -> None:
 
 def _victim(trigger: Trigger) -> int:
     if trigger.witness:
-        return int(Path(trigger.witness).read_text().split()[-1])
+        job = int(Path(trigger.witness).read_text().split()[-1])
+        return _parent(job) if trigger.parent else job
     return trigger.pid or os.getpid()
+
+
+def _parent(pid: int) -> int:
+    process = census.look(pid)
+    if process is None:
+        raise ProcessLookupError(f"the Job {pid} is gone already")
+    return process.parent
 
 
 def _armed(control: Path) -> Path:

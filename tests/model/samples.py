@@ -10,24 +10,44 @@ from pydantic import BaseModel
 
 import anima.model
 from anima.model.agent import Agent
-from anima.model.api import ErrorBody, EventPage, RecordedSpec
+from anima.model.api import (
+    AttemptProgress,
+    ErrorBody,
+    EventPage,
+    MessagePage,
+    RecordedSpec,
+    RevisionsInUse,
+    SessionExplanation,
+)
 from anima.model.attempts import AttemptInput, AttemptRecord, Report
 from anima.model.base import Model
 from anima.model.binding import Revision
+from anima.model.conversation import Attestation, ConversationStatus, Exchange, NewMessage
 from anima.model.digests import digest_bytes
 from anima.model.jobs import JobObservation, JobSpec
 from anima.model.provider import Provider
 from anima.model.resources import ConfigMap, Resource, Secret
+from anima.model.session import Claimant, Place, Turn
 from anima.model.steps import (
+    AcquireSession,
     Admit,
     Admitted,
+    AppendTurn,
     AttemptPlan,
     Bind,
     Close,
     CreateJob,
     DeleteJob,
+    DriveConversation,
+    DriveSession,
     Edit,
     JobCreated,
+    LeaveSession,
+    MessageState,
+    PinSession,
+    Projected,
+    ProjectMessage,
+    SessionWritten,
     Settle,
     Settled,
 )
@@ -53,6 +73,7 @@ SPEC = {
     "agentRef": {"name": "reviewer"},
     "prompt": "Review it.",
     "ai": {"prompt": "All of it.", "systemPrompt": "Be brief.", "providerRef": {"name": "local"}, "model": "small"},
+    "sessionRef": {"name": "talk", "append": False},
     "retryPolicy": {
         "maxRetries": 3,
         "initialDelay": "1s",
@@ -94,6 +115,7 @@ STATUS = {
     "name": "review",
     "uid": "task-1",
     "agent": "reviewer",
+    "session": "talk",
     "phase": "Failed",
     "reason": "JobFailed",
     "message": "exit code 3",
@@ -114,7 +136,7 @@ AGENT_SPEC = {
     "systemPrompt": {"inline": "Review.\r\n"},
     "soul": {"inline": "\ufeffBe kind.\r\n", "digest": DIGEST},
     "providerRef": {"name": "local"},
-    "model": {"name": "small", "temperature": 0.5, "maxTokens": 100},
+    "model": {"name": "small", "temperature": 0.5, "maxTokens": 100, "transcriptBytes": 4096},
     "runtime": {"type": "codex"},
     "resources": RESOURCES,
     "execution": {"image": "worker:1", "command": ["worker", "$HOME"]},
@@ -125,6 +147,50 @@ REFERENCE = {"configMapRef": {"name": "souls", "key": "SOUL.md"}, "digest": DIGE
 def resource(kind: str, api_version: str = "anima.dev/v1alpha1", **fields: Any) -> dict[str, Any]:
     return {"apiVersion": api_version, "kind": kind, "metadata": METADATA, **fields}
 
+
+REVISION = {key: BINDING[key] for key in BINDING if key[:5] not in ("taskU", "input", "bound")}
+CLAIMANT = {"taskUID": "task-1", "task": "talk-m1", "workflowId": "task/birds/talk-m1"}
+LOCK = {"sessionUID": "session-1", "namespace": "birds", "session": "talk", "taskUID": "task-1", "token": 3}
+QUEUE = {
+    "sessionUID": "session-1",
+    "owner": "conversation",
+    "holder": {**CLAIMANT, "token": 3, "since": NOW, "taken": True},
+    "waiting": 1,
+    "next": [{**CLAIMANT, "askedAt": NOW}],
+}
+SESSION = {
+    "namespace": "birds",
+    "name": "talk",
+    "uid": "session-1",
+    "owner": "conversation",
+    "messages": 4,
+    "identity": {"revision": REVISION, "taskUID": "task-1", "task": "talk-m1", "pinnedAt": NOW},
+    "queue": QUEUE,
+    "createdAt": NOW,
+    "updatedAt": NOW,
+}
+RECORD = {
+    "role": "assistant",
+    "content": "",
+    "toolCalls": [{"id": "call-1", "name": "look", "arguments": "{}"}],
+    "toolCallId": "call-0",
+    "sequence": 4,
+    "taskUID": "task-1",
+    "iteration": 2,
+    "revision": DIGEST,
+    "reason": "JobFailed",
+    "unbound": True,
+    "createdAt": NOW,
+}
+POSTED = {
+    "number": 1,
+    "task": "talk-m1",
+    "agent": "reviewer",
+    "content": "Grüße 🦊",
+    "postedAt": NOW,
+    "answer": 4,
+    "pendingBefore": 2,
+}
 
 SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
     (Agent, resource("Agent", spec=AGENT_SPEC)),
@@ -170,6 +236,22 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
                 "temperature": 0.5,
                 "maxTokens": 100,
             },
+            "transcriptRef": {
+                "session": "birds",
+                "sessionUID": "session-1",
+                "through": 4,
+                "messages": 3,
+                "budget": 4096,
+                "digest": DIGEST,
+            },
+            "transcript": {
+                "messages": [
+                    {"role": "user", "content": "Grüße 🦊\r\n"},
+                    {"role": "assistant", "toolCalls": [{"id": "call_2_0", "name": "look", "arguments": "{}"}]},
+                    {"role": "tool", "content": "seen", "toolCallId": "call_2_0"},
+                ],
+                "leftOutMessages": 1,
+            },
         },
     ),
     (
@@ -214,6 +296,25 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
         Admitted,
         {"closed": STATUS, "progress": STATUS, "jobsQueue": "jobs", "submittedAt": NOW, "checkInterval": "1m0s"},
     ),
+    (Claimant, CLAIMANT),
+    (AcquireSession, {"taskUid": "task-1"}),
+    (LeaveSession, {"taskUid": "task-1"}),
+    (PinSession, {"taskUid": "task-1", "lock": LOCK}),
+    (AppendTurn, {"key": KEY, "lock": LOCK}),
+    (SessionWritten, {"lost": True}),
+    (DriveSession, {"namespace": "birds", "session": "talk"}),
+    (Place, {"lock": LOCK, "owner": "tasks", "position": 3, "holder": "talk-m1"}),
+    (
+        Turn,
+        {
+            "taskUID": "task-1",
+            "task": "talk-m1",
+            "iteration": 1,
+            "prompt": "Hello?",
+            "answer": "Hello!",
+            "revision": REVISION,
+        },
+    ),
     (Edit, {"taskUid": "task-1", "spec": SPEC}),
     (Bind, {"key": KEY}),
     (
@@ -229,7 +330,7 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
             "retryPolicy": SPEC["retryPolicy"],
         },
     ),
-    (CreateJob, {"key": KEY, "jobName": "review-1", "promptDigest": DIGEST}),
+    (CreateJob, {"key": KEY, "jobName": "review-1", "promptDigest": DIGEST, "lock": LOCK}),
     (JobCreated, {"stale": True}),
     (DeleteJob, {"key": KEY, "jobName": "review-1"}),
     (Settle, {"key": KEY, "jobName": "review-1", "verdict": "JobTimeout", "message": "too long"}),
@@ -249,6 +350,59 @@ SAMPLES: list[tuple[type[Model], dict[str, Any]]] = [
     ),
     (EventPage, {"iteration": 2, "attempt": 3, "decided": True, "events": [EVENT]}),
     (RecordedSpec, {"spec": SPEC, "digest": DIGEST, "submittedDigest": DIGEST, "binding": BINDING}),
+    (MessagePage, {"items": [RECORD]}),
+    (
+        SessionExplanation,
+        {
+            **{key: SESSION[key] for key in ("namespace", "name", "owner", "messages", "identity")},
+            "hasHistory": True,
+            "revision": DIGEST,
+            "holder": QUEUE["holder"],
+            "waiting": 1,
+            "agents": [
+                {
+                    "agent": "reviewer",
+                    "revision": DIGEST,
+                    "soulDigest": DIGEST,
+                    "accepted": False,
+                    "reason": "SessionSoulMismatch",
+                    "message": "no",
+                }
+            ],
+        },
+    ),
+    (
+        RevisionsInUse,
+        {
+            "items": [
+                {
+                    "digest": DIGEST,
+                    "soulDigest": DIGEST,
+                    "agentUID": "agent-1",
+                    "agentGeneration": 2,
+                    "agents": ["reviewer"],
+                    "tasks": {"open": ["review"], "ended": 3},
+                    "sessions": ["talk"],
+                }
+            ],
+            "unresolved": [{"agent": "broken", "reason": "SoulSourceMissing", "message": "no"}],
+        },
+    ),
+    (NewMessage, {"content": "Grüße 🦊\r\n", "agentRef": {"name": "reviewer"}}),
+    (
+        Attestation,
+        {"taskUID": "task-1", "task": "talk-m1", "reason": "JobFailed", "message": "no", "unbound": True},
+    ),
+    (Exchange, {"message": POSTED, "answer": RECORD}),
+    (
+        ConversationStatus,
+        {"namespace": "birds", "name": "talk", "agent": "reviewer", "pending": [POSTED], "session": SESSION},
+    ),
+    (AttemptProgress, {**EVENT, "iteration": 2, "attempt": 3}),
+    (DriveConversation, {"namespace": "birds", "conversation": "talk"}),
+    (MessageState, {"number": 1, "task": "talk-m1", "pending": 2}),
+    (ProjectMessage, {"namespace": "birds", "conversation": "talk", "number": 1}),
+    (Projected, {"done": True}),
 ]
 
 

@@ -19,6 +19,7 @@ from anima.model.inputs import (
     INPUTS_VERSION,
     changed_fields,
     check_inputs,
+    frozen_changes,
     inputs_digest,
     spec_digest,
 )
@@ -54,6 +55,7 @@ CHANGES: dict[str, list[Any]] = {
         {"providerRef": {"name": "local"}},
         {"model": "small"},
     ],
+    "sessionRef": [{"name": "talk"}, {"name": "other"}, {"name": "talk", "append": False}],
     "retryPolicy": [
         {"maxRetries": 1},
         {"initialDelay": "11s"},
@@ -171,23 +173,26 @@ class LaterSpec(TaskSpec):
     workspace: str | None = None
 
 
-LATER = inputs._PROJECTIONS[1] | {"tools", "workspace"}
+LATER = inputs._PROJECTIONS[INPUTS_VERSION] | {"tools", "workspace"}
+NEXT_VERSION = INPUTS_VERSION + 1
 
 
 @pytest.fixture
-def two_projections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(inputs._PROJECTIONS, 2, LATER)
+def later_projection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(inputs._PROJECTIONS, NEXT_VERSION, LATER)
 
 
-@pytest.mark.usefixtures("two_projections")
+@pytest.mark.usefixtures("later_projection")
 def test_an_unused_field_of_a_later_release_is_no_drift():
     unset = LaterSpec.model_validate(PLAIN)
-    assert inputs_digest(unset, 1) == inputs_digest(spec(), 1)
-    assert inputs_digest(LaterSpec.model_validate(PLAIN | {"tools": [], "workspace": None}), 1) == inputs_digest(spec())
-    assert inputs_digest(unset, 2) != inputs_digest(unset, 1)
+    assert inputs_digest(unset, INPUTS_VERSION) == inputs_digest(spec())
+    assert inputs_digest(
+        LaterSpec.model_validate(PLAIN | {"tools": [], "workspace": None}), INPUTS_VERSION
+    ) == inputs_digest(spec())
+    assert inputs_digest(unset, NEXT_VERSION) != inputs_digest(unset, INPUTS_VERSION)
 
 
-@pytest.mark.usefixtures("two_projections")
+@pytest.mark.usefixtures("later_projection")
 @pytest.mark.parametrize(("field", "value"), [("tools", ["shell"]), ("workspace", "")])
 def test_a_used_field_that_the_bound_projection_does_not_cover_is_drift(field: str, value: Any):
     later = LaterSpec.model_validate(PLAIN | {field: value})
@@ -196,13 +201,13 @@ def test_a_used_field_that_the_bound_projection_does_not_cover_is_drift(field: s
         check_inputs(bound, later)
     assert caught.value.reason is Reason.FROZEN_INPUT_DRIFT
     assert field in caught.value.message
-    assert inputs_digest(later, 2) != inputs_digest(LaterSpec.model_validate(PLAIN), 2)
+    assert inputs_digest(later, NEXT_VERSION) != inputs_digest(LaterSpec.model_validate(PLAIN), NEXT_VERSION)
 
 
-@pytest.mark.usefixtures("two_projections")
+@pytest.mark.usefixtures("later_projection")
 def test_suspend_is_in_no_projection_and_yet_no_drift():
-    assert inputs_digest(LaterSpec.model_validate(PLAIN | {"suspend": True}), 2) == inputs_digest(
-        LaterSpec.model_validate(PLAIN), 2
+    assert inputs_digest(LaterSpec.model_validate(PLAIN | {"suspend": True}), NEXT_VERSION) == inputs_digest(
+        LaterSpec.model_validate(PLAIN), NEXT_VERSION
     )
 
 
@@ -210,6 +215,23 @@ def test_suspend_is_in_no_projection_and_yet_no_drift():
 def test_an_unknown_projection_is_operational_since_a_later_release_knows_it(version: int):
     with pytest.raises(Unavailable, match=f"inputs version {version}"):
         inputs_digest(spec(), version)
+
+
+@pytest.mark.parametrize("earlier", sorted(inputs._PROJECTIONS)[:-1])
+def test_a_task_that_an_earlier_release_has_bound_goes_on(earlier: int):
+    bound = bound_to(spec()).model_copy(
+        update={"inputs_version": earlier, "inputs_digest": inputs_digest(spec(), earlier)}
+    )
+    check_inputs(bound, spec())
+    with pytest.raises(Refusal, match="sessionRef"):
+        check_inputs(bound, spec(sessionRef={"name": "talk"}))
+
+
+def test_an_edit_may_change_neither_what_is_bound_nor_the_session():
+    edited = spec(prompt="Another.", sessionRef={"name": "talk"}, suspend=True)
+    assert frozen_changes(spec(), edited, bound=True) == ["prompt", "sessionRef"]
+    assert frozen_changes(spec(), edited, bound=False) == ["sessionRef"]
+    assert frozen_changes(spec(), spec(prompt="Another."), bound=False) == []
 
 
 def test_the_same_inputs_go_on():

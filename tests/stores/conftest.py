@@ -1,7 +1,7 @@
-"""Every implementation of Catalog and Ledger, for the one contract suite.
+"""Every implementation of Catalog, Ledger and Sessions, for the one contract suite.
 
-A database is one line in `DATABASES`; a Catalog without SQL is one more branch in
-`catalog`.
+A database is one line in `DATABASES` and a fixture that gives its address; a Catalog
+without SQL is one more branch in `catalog`.
 """
 
 import itertools
@@ -15,11 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from anima.stores.migrations import migrate
 from anima.stores.ports import Catalog, Ledger
-from anima.stores.sql import SqlCatalog, SqlLedger, open_engine, sqlite_url
+from anima.stores.sessions import Conversations, Sessions
+from anima.stores.sql import SqlCatalog, SqlConversations, SqlLedger, SqlSessions, open_engine, sqlite_url
 
-DATABASES: dict[str, Callable[[Path], URL]] = {
-    "sqlite": lambda directory: sqlite_url(directory / "anima.db"),
-}
+DATABASES = [
+    pytest.param("sqlite", id="sqlite"),
+    pytest.param("postgresql", id="postgresql", marks=pytest.mark.verify),
+]
 
 
 class Clock:
@@ -46,9 +48,15 @@ def new_uid() -> Callable[[], str]:
     return lambda: f"uid-{next(numbers)}"
 
 
+@pytest.fixture
+def sqlite(tmp_path: Path) -> URL:
+    return sqlite_url(tmp_path / "anima.db")
+
+
 @pytest.fixture(params=DATABASES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> URL:
-    return DATABASES[request.param](tmp_path)
+def url(request: pytest.FixtureRequest) -> URL:
+    address: URL = request.getfixturevalue(request.param)
+    return address
 
 
 @pytest.fixture
@@ -85,3 +93,23 @@ def ledger(engine: AsyncEngine, clock: Clock) -> Ledger:
 @pytest.fixture
 def other_ledger(other_engine: AsyncEngine, clock: Clock) -> Ledger:
     return SqlLedger(other_engine, clock)
+
+
+@pytest.fixture
+def sessions(engine: AsyncEngine, clock: Clock, new_uid: Callable[[], str]) -> Sessions:
+    return SqlSessions(engine, clock, new_uid)
+
+
+@pytest.fixture
+def other_sessions(other_engine: AsyncEngine, clock: Clock, new_uid: Callable[[], str]) -> Sessions:
+    return SqlSessions(other_engine, clock, new_uid)
+
+
+@pytest.fixture
+def conversations(engine: AsyncEngine, clock: Clock, new_uid: Callable[[], str]) -> Conversations:
+    return SqlConversations(engine, clock, new_uid)
+
+
+@pytest.fixture
+def other_conversations(other_engine: AsyncEngine, clock: Clock, new_uid: Callable[[], str]) -> Conversations:
+    return SqlConversations(other_engine, clock, new_uid)

@@ -4,10 +4,10 @@ import itertools
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.api.enums.v1 import IndexedValueType
@@ -16,19 +16,22 @@ from temporalio.client import Client, WorkflowFailureError, WorkflowHandle
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
+from temporalio.worker import Replayer, Worker
 
 from activities.assembly import Parts, build_activities
 from activities.boundary import FailureBoundary
+from activities.drivers import Drivers
 from anima.model.manifest import parse_resource
 from anima.model.names import workflow_id
 from anima.model.task import Phase, TaskStatus
 from anima.model.wire import INT_ATTRIBUTES, TASK_QUEUE, TASK_WORKFLOW, SearchAttribute
 from anima.stores.migrations import migrate
-from anima.stores.sql import SqlCatalog, SqlLedger, open_engine, sqlite_url
+from anima.stores.sessions import Conversations, Sessions
+from anima.stores.sql import SqlCatalog, SqlConversations, SqlLedger, SqlSessions, open_engine, sqlite_url
+from tests.doubles.interruptions import Interrupted
 from tests.doubles.jobs import ScriptedJob, ScriptedJobs
+from workers.orchestrator.process import WORKFLOWS
 from workflows.inputs import OneInput
-from workflows.task import TaskWorkflow
 
 PERSONA = "# Reviewer\nYou are PERSONA-MARKER, direct and kind.\n"
 CHECK_INTERVAL = timedelta(seconds=5)
@@ -43,7 +46,15 @@ class World:
     engine: AsyncEngine
     catalog: SqlCatalog
     ledger: SqlLedger
+    sessions: SqlSessions
+    interrupted: Interrupted
+    """The Sessions as the activities have them: what they do can be made to fail."""
+    conversations: SqlConversations
+    interrupted_conversations: Interrupted
     jobs: ScriptedJobs
+    parts: Parts
+    started: list[str] = field(default_factory=list)
+    """The ids of all Tasks."""
 
     async def apply(self, manifest: dict[str, Any]) -> None:
         await self.catalog.apply(parse_resource(manifest))
@@ -56,6 +67,7 @@ class World:
 
     async def start(self, name: str = "task-1", **spec: Any) -> WorkflowHandle[Any, TaskStatus]:
         """Start a Task as any SDK would: with JSON."""
+        self.started.append(workflow_id("default", name))
         return await self.client.start_workflow(
             TASK_WORKFLOW,
             {"spec": task_spec(**spec)},
@@ -67,6 +79,17 @@ class World:
     async def run(self, name: str = "task-1", **spec: Any) -> TaskStatus:
         """Run a Task to its end, whatever that is."""
         return await ended(await self.start(name, **spec))
+
+
+async def replay(world: World, *more: str) -> None:
+    """Replay the latest run of every Task, and of other workflows by their ids.
+
+    It holds them to what they did, as a worker without a cache does; but one that is
+    evicted in the middle of a local activity would wait for its workflow task's timeout.
+    """
+    replayer = Replayer(workflows=WORKFLOWS, interceptors=[OneInput()], data_converter=pydantic_data_converter)
+    for identifier in [*dict.fromkeys(world.started), *more]:
+        await replayer.replay_workflow(await world.client.get_workflow_handle(identifier).fetch_history())
 
 
 def manifest(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -150,20 +173,19 @@ async def open_world(
     engine = open_engine(sqlite_url(directory / "anima.db"))
     await migrate(engine)
     uids = itertools.count(1)
-    catalog = SqlCatalog(engine, _now, lambda: f"uid-{next(uids)}")
     ledger = SqlLedger(engine, _now)
-    world = World(environment.client, environment, engine, catalog, ledger, ScriptedJobs(ledger))
-    await world.apply(manifest("Provider", "rehearsal", {"type": "rehearsal"}))
-    async with _worker(world, cache, jobs_queue):
-        yield world
-    await engine.dispose()
-
-
-def _worker(world: World, cache: int, jobs_queue: str | None) -> Worker:
+    sessions = SqlSessions(engine, _now, lambda: f"uid-{next(uids)}")
+    conversations = SqlConversations(engine, _now, lambda: f"uid-{next(uids)}")
+    interrupted_conversations = Interrupted(conversations)
+    interrupted, jobs = Interrupted(sessions), ScriptedJobs(ledger)
+    catalog = SqlCatalog(engine, _now, lambda: f"uid-{next(uids)}")
     parts = Parts(
-        catalog=world.catalog,
-        ledger=world.ledger,
-        jobs=world.jobs,
+        catalog=catalog,
+        ledger=ledger,
+        sessions=cast(Sessions, interrupted),
+        conversations=cast(Conversations, interrupted_conversations),
+        jobs=jobs,
+        drivers=Drivers(environment.client, TASK_QUEUE),
         clock=_now,
         token=lambda key: "token-of-a-test",
         gateway="http://127.0.0.1:9",
@@ -171,11 +193,31 @@ def _worker(world: World, cache: int, jobs_queue: str | None) -> Worker:
         jobs_queue=jobs_queue,
         check_interval=CHECK_INTERVAL,
     )
+    world = World(
+        environment.client,
+        environment,
+        engine,
+        catalog,
+        ledger,
+        sessions,
+        interrupted,
+        conversations,
+        interrupted_conversations,
+        jobs,
+        parts,
+    )
+    await world.apply(manifest("Provider", "rehearsal", {"type": "rehearsal"}))
+    async with _worker(world, cache):
+        yield world
+    await engine.dispose()
+
+
+def _worker(world: World, cache: int) -> Worker:
     return Worker(
         world.client,
         task_queue=TASK_QUEUE,
-        workflows=[TaskWorkflow],
-        activities=build_activities(parts),
+        workflows=WORKFLOWS,
+        activities=build_activities(world.parts),
         interceptors=[FailureBoundary(), OneInput()],
         max_cached_workflows=cache,
     )

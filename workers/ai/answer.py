@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from anima.model.attempts import MAX_RESULT_BYTES, ProviderSettings, Usage
 from anima.model.errors import Refusal
 from anima.model.reasons import Reason
+from anima.model.session import Message
 from workers.ai.failures import ProviderFailure, provider_failures
+from workers.ai.history import conversation, declared_tools
 from workers.ai.progress import Progress
 from workers.ai.retries import Retries, RetryLimits
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelRequest
-    from pydantic_ai.models import Model, StreamedResponse
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
     from pydantic_ai.settings import ModelSettings
 
 _TRIES_FOR_WORDS = 2
@@ -33,6 +35,12 @@ class Tally:
 
     def usage(self) -> Usage:
         return Usage(requests=self.requests, input_tokens=self.input_tokens, output_tokens=self.output_tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    messages: "list[ModelMessage]"
+    tools: "ModelRequestParameters | None"
 
 
 @dataclass(slots=True)
@@ -73,21 +81,25 @@ class Interview:
         self._retries = Retries(limits, clock)
         self._tally = tally
 
-    async def answer(self, system_prompt: str, user_prompt: str) -> str:
+    async def answer(self, system_prompt: str, user_prompt: str, earlier: Sequence[Message] = ()) -> str:
         """Return the answer; a blank one is asked for once more.
 
         Args:
             system_prompt: exactly what the model gets as system text; none if empty.
-            user_prompt: exactly what it gets as the user's words.
+            user_prompt: exactly what it gets as the user's last words.
+            earlier: the conversation before them, from its Session.
 
         Raises:
             Refusal: `AnswerBlank`, `AnswerRefused`, `AnswerTruncated`,
                 `AnswerTooLarge` or `ProviderFailed`.
         """
+        question = _Question(
+            conversation(system_prompt, earlier, user_prompt), declared_tools(earlier, self._provider.type)
+        )
         for attempt in range(_TRIES_FOR_WORDS):
             if attempt:
                 self._progress.retry("the answer was blank", 0.0)
-            reply = await self._insist(_request(system_prompt, user_prompt))
+            reply = await self._insist(question)
             self._check_finish(reply)
             if reply.text.strip():
                 return reply.text
@@ -103,10 +115,10 @@ class Interview:
                 Reason.ANSWER_TRUNCATED, f"the answer of {self._provider.model} was cut off at its limit; {allowed}"
             )
 
-    async def _insist(self, request: "ModelRequest") -> _Reply:
+    async def _insist(self, question: _Question) -> _Reply:
         while True:
             try:
-                return await self._ask(request)
+                return await self._ask(question)
             except ProviderFailure as failure:
                 delay = self._retries.next_delay(failure.retry_after) if failure.may_pass else None
                 if delay is None:
@@ -115,12 +127,17 @@ class Interview:
                 self._progress.retry(str(failure), delay)
             await asyncio.sleep(delay)
 
-    async def _ask(self, request: "ModelRequest") -> _Reply:
+    async def _ask(self, question: _Question) -> _Reply:
         from pydantic_ai.direct import model_request_stream
 
         self._tally.requests += 1
         with provider_failures(self._provider):
-            async with model_request_stream(self._model, [request], model_settings=self._settings()) as stream:
+            async with model_request_stream(
+                self._model,
+                question.messages,
+                model_settings=self._settings(question),
+                model_request_parameters=question.tools,
+            ) as stream:
                 try:
                     return await self._read(stream)
                 finally:
@@ -143,8 +160,8 @@ class Interview:
         reply.finish = stream.finish_reason
         return reply
 
-    def _settings(self) -> "ModelSettings":
-        settings: ModelSettings = {}
+    def _settings(self, question: _Question) -> "ModelSettings":
+        settings: ModelSettings = {"tool_choice": "none"} if question.tools else {}
         if self._provider.temperature is not None:
             settings["temperature"] = self._provider.temperature
         if self._provider.max_tokens is not None:
@@ -156,12 +173,6 @@ class Interview:
         self._tally.input_tokens += usage.input_tokens
         self._tally.output_tokens += usage.output_tokens
         self._tally.model = stream.model_name
-
-
-def _request(system_prompt: str, user_prompt: str) -> "ModelRequest":
-    from pydantic_ai.messages import ModelRequest, UserPromptPart
-
-    return ModelRequest(parts=[UserPromptPart(user_prompt)], instructions=system_prompt or None)
 
 
 async def _text_of(stream: "StreamedResponse") -> AsyncGenerator[str, None]:

@@ -156,6 +156,7 @@ class _Attempt:
             system_prompt=given.system_prompt_digest,
             user_prompt=given.user_prompt_digest,
             provider=given.provider.type,
+            transcript=given.transcript_ref.digest if given.transcript_ref else None,
         )
         return await self._answered(given, system_prompt)
 
@@ -177,6 +178,8 @@ class _Attempt:
     async def _with_progress(self, given: AttemptInput, system_prompt: str) -> str:
         progress = Progress(self._gateway.send, self._patience.event_interval)
         progress.started(given.provider.model)
+        if given.transcript is not None:
+            progress.transcript(len(given.transcript.messages), given.transcript.left_out_messages)
         answering = asyncio.create_task(self._answer(given, system_prompt, progress))
         pump = asyncio.create_task(progress.pump())
         try:
@@ -193,13 +196,14 @@ class _Attempt:
 
     async def _answer(self, given: AttemptInput, system_prompt: str, progress: Progress) -> str:
         if given.provider.type == "rehearsal":
-            return _rehearsed(given.user_prompt, progress)
+            return _rehearsed(given, progress)
         key = self._environment.provider_key
         async with open_model(
             given.provider, key, read_timeout=self._patience.read_timeout, transport=self._transports.provider
         ) as model:
             interview = Interview(model, given.provider, progress, self._patience.provider, self._tally)
-            return await interview.answer(system_prompt, given.user_prompt)
+            earlier = given.transcript.messages if given.transcript else ()
+            return await interview.answer(system_prompt, given.user_prompt, earlier)
 
     def _failure(self, refusal: Refusal) -> Report:
         self._log.error("failed", reason=refusal.reason, message=refusal.message)
@@ -212,8 +216,8 @@ class _Attempt:
         )
 
 
-def _rehearsed(user_prompt: str, progress: Progress) -> str:
-    pieces = list(rehearse(user_prompt))
+def _rehearsed(given: AttemptInput, progress: Progress) -> str:
+    pieces = list(rehearse(given.user_prompt, len(given.transcript.messages) if given.transcript else None))
     for piece in pieces:
         progress.text(piece)
     return "".join(pieces)

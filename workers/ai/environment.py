@@ -112,6 +112,13 @@ def check_input(environment: JobEnvironment, given: AttemptInput) -> None:
         raise _mismatch(
             f"the user prompt that arrived has digest {received}, the input announces {given.user_prompt_digest}"
         )
+    expected = given.transcript_ref.digest if given.transcript_ref else None
+    arrived = given.transcript.digest if given.transcript else None
+    if arrived != expected:
+        raise _mismatch(
+            f"the transcript that arrived has digest {arrived or '(none)'}, "
+            f"the attempt was created for {expected or '(none)'}"
+        )
 
 
 def _key(path: str) -> AttemptKey:

@@ -37,6 +37,10 @@ class Progress:
         """Tell that `model` is about to be asked."""
         self._add("started", {"model": model})
 
+    def transcript(self, messages: int, left_out: int) -> None:
+        """Tell how many earlier messages the model is given, and how many it is not."""
+        self._add("transcript", {"messages": messages, "leftOut": left_out})
+
     def text(self, delta: str) -> None:
         """Tell of more text of the answer."""
         if delta:

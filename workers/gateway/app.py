@@ -7,7 +7,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 import anima
-from workers.gateway import attempts, catalog, tasks
+from workers.gateway import attempts, catalog, conversations, sessions, tasks
 from workers.gateway.errors import Boundary, install_handlers
 from workers.gateway.security import allowed_hosts
 from workers.gateway.services import Services
@@ -51,6 +51,8 @@ def create_app(
     app.add_api_route("/v1/version", _version, methods=["GET"])
     app.include_router(attempts.router)
     app.include_router(tasks.router)
+    app.include_router(conversations.router)
+    app.include_router(sessions.router)
     # Last, as it takes any plural.
     app.include_router(catalog.router)
     return app

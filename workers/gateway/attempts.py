@@ -22,8 +22,13 @@ router = APIRouter(prefix="/v1/attempts/{task_uid}/{iteration}/{attempt}")
 
 @router.get("/input")
 async def get_input(services: Given, record: OpenAttempt) -> Response:
-    """Return what the worker is to do."""
-    return JSONResponse((await services.ledger.input(record.key)).to_json())
+    """Return what the worker is to do, with what its model is given of the Session."""
+    given = await services.ledger.input(record.key)
+    if given.transcript_ref is not None:
+        transcript = await services.transcripts.read(given.namespace, given.transcript_ref)
+        given = given.model_copy(update={"transcript": transcript})
+    # Written by the model itself: a transcript may have megabytes, and this holds up the others.
+    return Response(given.model_dump_json(by_alias=True, exclude_none=True), media_type="application/json")
 
 
 @router.post("/events", status_code=status.HTTP_204_NO_CONTENT)

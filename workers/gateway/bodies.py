@@ -1,5 +1,6 @@
 """Request bodies: read up to a limit, and parsed without echoing any of them."""
 
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from fastapi import HTTPException, Request, status
@@ -19,17 +20,29 @@ _DISCARDED_BYTES = 32 * 1024 * 1024
 async def read_body(request: Request, limit: int) -> bytes:
     """Return the whole body; keep no more than `limit` bytes of it at any time.
 
+    Raises:
+        HTTPException: 413 for a longer body.
+    """
+    kept = bytearray()
+    async for chunk in chunks_of(request, limit):
+        kept += chunk
+    return bytes(kept)
+
+
+async def chunks_of(request: Request, limit: int) -> AsyncIterator[bytes]:
+    """Yield the first `limit` bytes of a body as they come.
+
     What goes beyond is read and dropped for a while: an answer to a client that
     is still sending would be lost as its connection breaks.
 
     Raises:
         HTTPException: 413 for a longer body.
     """
-    kept, seen = bytearray(), 0
+    seen = 0
     async for chunk in request.stream():
         seen += len(chunk)
         if seen <= limit:
-            kept += chunk
+            yield chunk
         elif seen > limit + _DISCARDED_BYTES:
             break
     if seen > limit:
@@ -37,7 +50,6 @@ async def read_body(request: Request, limit: int) -> bytes:
             status.HTTP_413_CONTENT_TOO_LARGE,
             f"the body is larger than {limit} bytes, the limit of {request.method} {request.scope['route'].path}",
         )
-    return bytes(kept)
 
 
 def parse_json(body: bytes) -> Any:

@@ -24,6 +24,7 @@ from anima.model.problems import Problem
 from anima.model.reasons import Reason
 
 RETRY_AFTER_SECONDS = 2
+_LATER = {"Retry-After": str(RETRY_AFTER_SECONDS)}
 
 # Words for statuses that no `Reason` stands behind.
 _WORDS = {
@@ -84,7 +85,7 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(NotFound, _failed(404))
     app.add_exception_handler(Conflict, _failed(409))
-    app.add_exception_handler(Unavailable, _failed(503, {"Retry-After": str(RETRY_AFTER_SECONDS)}))
+    app.add_exception_handler(Unavailable, _failed(503, _LATER))
     app.add_exception_handler(RequestValidationError, _invalid_parameters)
     app.add_exception_handler(HTTPException, _http_failure)
 
@@ -98,6 +99,9 @@ def _failed(status: int, headers: Mapping[str, str] | None = None) -> Callable[[
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
+    if error.reason is Reason.CONVERSATION_FULL:
+        # The one refusal that time alone mends.
+        return _response(_id(request), 429, error.message, error.reason, headers=_LATER)
     return _response(_id(request), 422, error.message, error.reason, error.problems)
 
 

@@ -16,15 +16,18 @@ from functools import partial
 import uvicorn
 from temporalio.client import Client
 
+from activities.drivers import Drivers
 from activities.providers import ProviderResolver
 from activities.readiness import AgentInspector
+from activities.revisions import RevisionInspector
 from activities.souls import SoulResolver
+from activities.transcripts import TranscriptReader
 from anima.exits import Exit
 from anima.model.attempts import AttemptKey
 from anima.model.errors import Unavailable
 from anima.stores.ports import TaskRecord
 from anima.stores.processes.jobs import LocalJobs
-from anima.stores.sql import SqlCatalog, SqlLedger
+from anima.stores.sql import SqlCatalog, SqlConversations, SqlLedger, SqlRevisionUses, SqlSessions
 from anima.telemetry.metrics import temporal_runtime
 from workers.gateway.app import create_app
 from workers.gateway.services import Services
@@ -103,7 +106,8 @@ async def _serve(settings: Settings) -> None:
 def _services(settings: Settings, own: Ground, temporal: Client) -> Services:
     clock = partial(datetime.now, UTC)
     catalog = SqlCatalog(own.engine, clock, _random_id)
-    providers = ProviderResolver(catalog, settings.model_url)
+    souls, providers = SoulResolver(catalog), ProviderResolver(catalog, settings.model_url)
+    sessions = SqlSessions(own.engine, clock, _random_id)
 
     async def notify(record: TaskRecord, key: AttemptKey) -> None:
         await nudge(temporal, record.namespace, record.name, key.path)
@@ -111,11 +115,16 @@ def _services(settings: Settings, own: Ground, temporal: Client) -> Services:
     return Services(
         catalog=catalog,
         ledger=SqlLedger(own.engine, clock),
+        sessions=sessions,
+        conversations=SqlConversations(own.engine, clock, _random_id),
+        transcripts=TranscriptReader(sessions),
         keys=own.keys,
-        inspector=AgentInspector(SoulResolver(catalog), providers, clock),
+        inspector=AgentInspector(souls, providers, clock),
+        revisions=RevisionInspector(catalog, souls, sessions, SqlRevisionUses(own.engine)),
         # Never entered: it only reads logs here, and starts no Job.
         job_log=LocalJobs(settings.home, clock, fork=False).log,
         notify=notify,
+        wake=Drivers(temporal, settings.task_queue).wake,
         traces=own.traces,
         metrics=own.metrics,
     )

@@ -3,23 +3,22 @@
 Tasks are started and steered through Temporal; these routes outlive its retention.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response, status
 from starlette.responses import JSONResponse, StreamingResponse
 
-from anima.model.api import DIGEST_HEADER, END_EVENT, EVENT_STREAM, EventPage, RecordedSpec
+from anima.model.api import DIGEST_HEADER, EVENT_STREAM, EventPage, RecordedSpec
 from anima.model.attempts import AttemptKey, AttemptRecord
 from anima.model.base import MAX_INT
 from anima.model.digests import digest_bytes
 from anima.model.errors import NotFound
 from anima.model.inputs import spec_digest
 from anima.model.names import Name
-from anima.stores.ports import TaskRecord
+from anima.stores.ports import Ledger, TaskRecord
 from workers.gateway.security import require_user
 from workers.gateway.services import Given, Services
+from workers.gateway.streams import Look, server_sent, stream
 
 MAX_TASKS = 500
 DEFAULT_TAIL_BYTES = 64 * 1024
@@ -118,9 +117,11 @@ async def get_logs(
 async def get_events(request: Request, services: Given, record: NamedTask, after: After = -1) -> Response:
     """Return the latest attempt's progress: a page of JSON, or a stream until it is decided."""
     if EVENT_STREAM in request.headers.get("accept", ""):
-        stream = _stream(services, record, after, request.app.state.ending)
-        return StreamingResponse(stream, media_type=EVENT_STREAM)
-    latest = await _latest(services, record)
+        look = _LatestAttempt(services, record, after)
+        return StreamingResponse(
+            stream(look, services.poll_interval, request.app.state.ending), media_type=EVENT_STREAM
+        )
+    latest = await _latest(services.ledger, record)
     if latest is None:
         return JSONResponse(EventPage(events=[]).to_json())
     page = EventPage(
@@ -141,32 +142,28 @@ async def _answered(services: Services, record: TaskRecord) -> AttemptKey | None
     return answered[-1].key if answered else None
 
 
-async def _latest(services: Services, record: TaskRecord) -> AttemptRecord | None:
-    attempts = await services.ledger.attempts(record.uid)
+async def _latest(ledger: Ledger, record: TaskRecord) -> AttemptRecord | None:
+    attempts = await ledger.attempts(record.uid)
     return attempts[-1] if attempts else None
 
 
-async def _stream(services: Services, record: TaskRecord, after: int, ending: Callable[[], bool]) -> AsyncIterator[str]:
-    """Yield one attempt's events as server-sent events; a Task that ends first ends it, too.
+class _LatestAttempt:
+    """Looks at the events of the attempt that is the latest when there is one; a Task that ends first ends it, too."""
 
-    A gateway that ends leaves the stream without its last event.
-    """
-    try:
-        current = await _latest(services, record)
-        while current is not None or not (await services.ledger.task(record.uid)).closed:
-            # Read after the outcome: what is not there once it is decided never will be.
-            events = await services.ledger.events(current.key, after) if current else []
-            for event in events:
-                after = event.sequence
-                yield f"id: {after}\ndata: {event.model_dump_json()}\n\n"
-            if not events:
-                if current is not None and current.outcome is not None:
-                    break
-                if ending():
-                    return
-                yield ": nothing new\n\n"
-                await asyncio.sleep(services.poll_interval.total_seconds())
-            current = await (services.ledger.attempt(current.key) if current else _latest(services, record))
-    except NotFound:
-        pass  # The Task was deleted meanwhile.
-    yield f"event: {END_EVENT}\ndata: {{}}\n\n"
+    def __init__(self, services: Services, record: TaskRecord, after: int) -> None:
+        self._ledger = services.ledger
+        self._record = record
+        self._after = after
+        self._key: AttemptKey | None = None
+
+    async def __call__(self) -> Look:
+        closed = (await self._ledger.task(self._record.uid)).closed
+        current = await (self._ledger.attempt(self._key) if self._key else _latest(self._ledger, self._record))
+        if current is None:
+            return Look([], last=closed)
+        self._key = current.key
+        # Read after the outcome: what is not there once it is decided never will be.
+        events = await self._ledger.events(current.key, self._after)
+        self._after = events[-1].sequence if events else self._after
+        sent = [server_sent(event.model_dump_json(), identifier=str(event.sequence)) for event in events]
+        return Look(sent, last=not events and current.outcome is not None)

@@ -18,24 +18,29 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Interceptor, Worker
 
-from activities.assembly import Parts, build_activities
+from activities.assembly import Parts, build_activities, build_orphans
 from activities.boundary import FailureBoundary
+from activities.drivers import Drivers
 from anima.home import Home
 from anima.model.tokens import attempt_token
 from anima.stores.processes.jobs import LocalJobs
-from anima.stores.sql import SqlCatalog, SqlLedger
+from anima.stores.sql import SqlCatalog, SqlConversations, SqlLedger, SqlSessions
 from anima.telemetry.metrics import temporal_runtime
 from anima.telemetry.steps import StepMetrics
 from anima.telemetry.traces import Traces
 from workers.orchestrator.attributes import check_attributes
 from workers.orchestrator.bell import Bell
 from workers.orchestrator.reaper import Reaper
+from workers.orchestrator.retention import RetentionDuty
 from workers.program import Ground, ground, run, service
 from workers.settings import Settings
+from workflows.conversation import ConversationWorkflow
 from workflows.inputs import OneInput
+from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
 NAME = "orchestrator"
+WORKFLOWS = [TaskWorkflow, SessionWorkflow, ConversationWorkflow]
 
 _CONNECT_PAUSE = timedelta(milliseconds=250)
 _CHECK_INTERVAL = timedelta(seconds=30)
@@ -57,12 +62,13 @@ async def _serve(settings: Settings) -> None:
     async with ground(NAME, settings) as own, LocalJobs(settings.home, clock) as jobs:
         client = await _connect(settings, own.traces)
         await check_attributes(client)
-        parts = _parts(settings, own, jobs, clock)
+        parts = _parts(settings, own, jobs, Drivers(client, settings.task_queue), clock)
         worker = build_worker(client, parts, settings.task_queue, [StepMetrics(own.metrics, clock)])
         async with worker, asyncio.TaskGroup() as background:
             duties = [
                 background.create_task(Bell(client, jobs, parts.ledger).run()),
-                background.create_task(Reaper(client, parts.ledger, jobs, clock, own.metrics.task_closed).run()),
+                background.create_task(_reaper(client, parts, own).run()),
+                background.create_task(RetentionDuty(parts.sessions, settings.retention, clock).run()),
                 background.create_task(_tell_when_warm(jobs)),
             ]
             with _beacon(settings.home):
@@ -72,11 +78,19 @@ async def _serve(settings: Settings) -> None:
                 duty.cancel()
 
 
-def _parts(settings: Settings, own: Ground, jobs: LocalJobs, clock: Callable[[], datetime]) -> Parts:
+def _reaper(client: Client, parts: Parts, own: Ground) -> Reaper:
+    orphans = build_orphans(parts)
+    return Reaper(client, parts.ledger, parts.sessions, orphans, parts.drivers, parts.clock, own.metrics.task_closed)
+
+
+def _parts(settings: Settings, own: Ground, jobs: LocalJobs, drivers: Drivers, clock: Callable[[], datetime]) -> Parts:
     return Parts(
-        catalog=SqlCatalog(own.engine, clock, lambda: str(uuid4())),
+        catalog=SqlCatalog(own.engine, clock, _random_id),
         ledger=SqlLedger(own.engine, clock),
+        sessions=SqlSessions(own.engine, clock, _random_id),
+        conversations=SqlConversations(own.engine, clock, _random_id),
         jobs=jobs,
+        drivers=drivers,
         clock=clock,
         token=partial(attempt_token, own.keys.attempt_secret),
         gateway=settings.gateway_url,
@@ -88,7 +102,7 @@ def _parts(settings: Settings, own: Ground, jobs: LocalJobs, clock: Callable[[],
 
 
 def build_worker(client: Client, parts: Parts, task_queue: str, interceptors: Sequence[Interceptor] = ()) -> Worker:
-    """Return a worker that hosts the workflows and activities of Tasks.
+    """Return a worker that hosts all workflows and their activities.
 
     Args:
         client: connected to Temporal.
@@ -99,12 +113,16 @@ def build_worker(client: Client, parts: Parts, task_queue: str, interceptors: Se
     return Worker(
         client,
         task_queue=task_queue,
-        workflows=[TaskWorkflow],
+        workflows=WORKFLOWS,
         activities=build_activities(parts),
         interceptors=[*interceptors, FailureBoundary(), OneInput()],
         sticky_queue_schedule_to_start_timeout=_STICKY_TIMEOUT,
         graceful_shutdown_timeout=_GRACE,
     )
+
+
+def _random_id() -> str:
+    return str(uuid4())
 
 
 async def _connect(settings: Settings, traces: Traces) -> Client:

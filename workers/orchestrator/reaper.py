@@ -1,7 +1,8 @@
-"""Clearing up after a workflow that was terminated under its Job.
+"""Clearing up after what Temporal ends without running code of ours.
 
-Every other end of a Task is its workflow's own work.  Terminate (and a run
-timeout that a raw start may set) runs no code of ours, so this does it.
+Every other end of a Task is its workflow's own work, and a Session's workflow goes on by
+itself.  Terminate (and a run timeout that a raw start may set) runs no code of ours, and
+a workflow can be deleted, so this does it.
 """
 
 import asyncio
@@ -12,27 +13,30 @@ from datetime import datetime, timedelta
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from anima.model.attempts import AttemptRecord, Outcome
+from activities.drivers import Drivers
+from activities.orphans import Orphans
 from anima.model.errors import AnimaError, NotFound
 from anima.model.reasons import Reason
 from anima.model.task import Phase
 from anima.model.wire import TASK_WORKFLOW
-from anima.stores.ports import Jobs, Ledger, TaskRecord
+from anima.stores.ports import Ledger
+from anima.stores.sessions import Sessions
 
 # Visibility lags behind; looking back a little further costs next to nothing.
 _OVERLAP = timedelta(minutes=5)
-_MESSAGE = "the workflow of this Task was terminated before it ended"
 
 log = logging.getLogger(__name__)
 
 
 class Reaper:
-    """Closes Tasks whose workflow was terminated, and fences their Jobs.
+    """Ends Tasks whose workflow was terminated, and wakes Sessions in which somebody waits.
 
     Args:
         client: of the Temporal server.
         ledger: where the Tasks are.
-        jobs: where their Jobs are.
+        sessions: where Tasks and messages wait.
+        orphans: ends a Task.
+        drivers: wakes a Session or a conversation.
         clock: the time.
         closed: told phase and reason of each Task that was closed.
         interval: between two looks.
@@ -42,14 +46,18 @@ class Reaper:
         self,
         client: Client,
         ledger: Ledger,
-        jobs: Jobs,
+        sessions: Sessions,
+        orphans: Orphans,
+        drivers: Drivers,
         clock: Callable[[], datetime],
         closed: Callable[[Phase, Reason | None], None],
         interval: timedelta = timedelta(seconds=20),
     ) -> None:
         self._client = client
         self._ledger = ledger
-        self._jobs = jobs
+        self._sessions = sessions
+        self._orphans = orphans
+        self._drivers = drivers
         self._clock = clock
         self._closed = closed
         self._interval = interval
@@ -58,21 +66,29 @@ class Reaper:
     async def run(self) -> None:
         """Look now and then, until cancelled."""
         while True:
-            try:
-                await self.look()
-            except (AnimaError, RPCError) as error:
-                log.warning("reaper: %s; trying again", type(error).__name__)
+            for look in (self.look, self.wake):
+                try:
+                    await look()
+                except (AnimaError, RPCError) as error:
+                    log.warning("reaper: %s; trying again", type(error).__name__)
             await asyncio.sleep(self._interval.total_seconds())
 
     async def look(self) -> None:
-        """Reap every Task whose workflow was terminated since the last look."""
+        """End every Task whose workflow was terminated since the last look."""
         now = self._clock()
         async for uid in self._terminated():
             try:
-                await self._reap(await self._ledger.task(uid))
+                await self._reap(uid)
             except NotFound:
                 continue
         self._looked_at = now
+
+    async def wake(self) -> None:
+        """Start the workflow of every Session in which somebody waits and nobody drives."""
+        for key in await self._sessions.contended():
+            if not await self._drivers.is_driving(key):
+                await self._drivers.wake(key)
+                log.info("reaper: woke %s/%s", key.namespace, key.name)
 
     async def _terminated(self) -> AsyncIterator[str]:
         query = f"WorkflowType = '{TASK_WORKFLOW}' AND ExecutionStatus IN ('Terminated', 'TimedOut')"
@@ -90,32 +106,9 @@ class Reaper:
         info = description.raw_description.workflow_execution_info
         return info.first_run_id, description.close_time is None
 
-    async def _reap(self, record: TaskRecord) -> None:
-        for attempt in await self._ledger.attempts(record.uid):
-            if attempt.outcome is None:
-                await self._fence(record, attempt)
-        if not record.closed:
-            await self._close(record)
-
-    async def _close(self, record: TaskRecord) -> None:
-        success = await self._success(record)
-        update = {
-            "phase": Phase.SUCCEEDED if success else Phase.FAILED,
-            "reason": None if success else Reason.TERMINATED,
-            "message": "" if success else _MESSAGE,
-            "result_ref": success.result if success else None,
-            "completion_time": self._clock(),
-        }
-        status = await self._ledger.close(record.status.model_copy(update=update))
-        self._closed(status.phase, status.reason)
-        log.info("reaper: closed %s/%s", record.namespace, record.name)
-
-    async def _fence(self, record: TaskRecord, attempt: AttemptRecord) -> None:
-        outcome = Outcome(succeeded=False, reason=Reason.TERMINATED, message=_MESSAGE, decided_at=self._clock())
-        await self._ledger.decide(attempt.key, outcome)
-        await self._jobs.delete(attempt.key, record.namespace, attempt.job_name)
-
-    async def _success(self, record: TaskRecord) -> Outcome | None:
-        # A result that was accepted before the button was pressed is not lost.
-        outcomes = [attempt.outcome for attempt in await self._ledger.attempts(record.uid)]
-        return next((outcome for outcome in outcomes if outcome and outcome.succeeded), None)
+    async def _reap(self, uid: str) -> None:
+        record = await self._ledger.task(uid)
+        status = await self._orphans.end(record)
+        if status is not None:
+            self._closed(status.phase, status.reason)
+            log.info("reaper: closed %s/%s", record.namespace, record.name)

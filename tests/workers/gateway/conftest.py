@@ -14,7 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from activities.providers import ProviderResolver
 from activities.readiness import AgentInspector
+from activities.revisions import RevisionInspector
 from activities.souls import SoulResolver
+from activities.transcripts import TranscriptReader
 from anima.gateway import Gateway
 from anima.home import Home
 from anima.keys import Keys
@@ -27,7 +29,16 @@ from anima.model.tokens import attempt_token
 from anima.stores.migrations import migrate
 from anima.stores.ports import TaskRecord
 from anima.stores.processes.jobs import LocalJobs
-from anima.stores.sql import SqlCatalog, SqlLedger, open_engine, sqlite_url
+from anima.stores.sessions import SessionKey
+from anima.stores.sql import (
+    SqlCatalog,
+    SqlConversations,
+    SqlLedger,
+    SqlRevisionUses,
+    SqlSessions,
+    open_engine,
+    sqlite_url,
+)
 from workers.gateway.app import create_app
 from workers.gateway.process import listen, server_of
 from workers.gateway.services import Services
@@ -45,10 +56,16 @@ class Woken:
 
     def __init__(self) -> None:
         self.keys: asyncio.Queue[AttemptKey] = asyncio.Queue()
+        self.conversations: list[SessionKey] = []
         self.failure: Exception | None = None
 
     async def __call__(self, record: TaskRecord, key: AttemptKey) -> None:
         await self.keys.put(key)
+        if self.failure:
+            raise self.failure
+
+    async def conversation(self, key: SessionKey) -> None:
+        self.conversations.append(key)
         if self.failure:
             raise self.failure
 
@@ -93,19 +110,45 @@ def ledger(engine: AsyncEngine) -> SqlLedger:
 
 
 @pytest.fixture
+def sessions(engine: AsyncEngine) -> SqlSessions:
+    numbers = itertools.count(1)
+    return SqlSessions(engine, clock, lambda: f"session-{next(numbers)}")
+
+
+@pytest.fixture
+def conversations(engine: AsyncEngine) -> SqlConversations:
+    numbers = itertools.count(1)
+    return SqlConversations(engine, clock, lambda: f"conversation-{next(numbers)}")
+
+
+@pytest.fixture
 def woken() -> Woken:
     return Woken()
 
 
 @pytest.fixture
-def services(home: Home, catalog: SqlCatalog, ledger: SqlLedger, woken: Woken) -> Services:
+def services(
+    home: Home,
+    engine: AsyncEngine,
+    catalog: SqlCatalog,
+    ledger: SqlLedger,
+    sessions: SqlSessions,
+    conversations: SqlConversations,
+    woken: Woken,
+) -> Services:
+    souls = SoulResolver(catalog)
     return Services(
         catalog=catalog,
         ledger=ledger,
+        conversations=conversations,
+        sessions=sessions,
+        transcripts=TranscriptReader(sessions),
         keys=Keys.load_or_create(home),
-        inspector=AgentInspector(SoulResolver(catalog), ProviderResolver(catalog, None), clock),
+        inspector=AgentInspector(souls, ProviderResolver(catalog, None), clock),
+        revisions=RevisionInspector(catalog, souls, sessions, SqlRevisionUses(engine)),
         job_log=LocalJobs(home, clock, fork=False).log,
         notify=woken,
+        wake=woken.conversation,
         poll_interval=timedelta(milliseconds=10),
     )
 

@@ -8,9 +8,19 @@ from typing import Any
 import httpx2
 import pytest
 
-from anima.model.attempts import MAX_EVENT_BYTES, MAX_RESULT_BYTES, AttemptInput, AttemptKey, Outcome
+from activities.transcripts import TranscriptReader
+from anima.model.attempts import (
+    MAX_EVENT_BYTES,
+    MAX_RESULT_BYTES,
+    AttemptInput,
+    AttemptKey,
+    Outcome,
+    TranscriptReference,
+)
 from anima.model.reasons import Reason
-from anima.stores.sql import SqlLedger
+from anima.model.session import Message, Role, SessionLock
+from anima.model.transcript import MAX_BUDGET
+from anima.stores.sql import SqlLedger, SqlSessions
 from tests.workers.gateway.conftest import Woken, attempt_input
 from workers.gateway.attempts import MAX_EVENT_BODY_BYTES, MAX_REPORT_BODY_BYTES
 
@@ -42,6 +52,53 @@ async def worker(anyone: httpx2.AsyncClient, begin: Begin, bearer: Bearer) -> Wo
 
 async def test_a_worker_gets_exactly_its_input(worker: Worker) -> None:
     assert AttemptInput.model_validate_json((await worker.input()).content) == attempt_input("review", worker.key)
+
+
+async def session_of(sessions: SqlSessions, *contents: str) -> TranscriptReference:
+    messages = [
+        Message(role=Role.ASSISTANT if place % 2 else Role.USER, content=content)
+        for place, content in enumerate(contents)
+    ]
+    status = await sessions.import_messages("default", "harbour", messages)
+    lock = SessionLock(
+        session_uid=status.uid, namespace="default", session="harbour", task_uid="uid-of-review", token=1
+    )
+    return await TranscriptReader(sessions).reference(lock, MAX_BUDGET)
+
+
+async def continued(ledger: SqlLedger, begin: Begin, reference: TranscriptReference) -> AttemptKey:
+    """Start an attempt that is given a part of a Session."""
+    first = await begin()
+    key = first.model_copy(update={"attempt": 2})
+    given = attempt_input("review", key).model_copy(update={"transcript_ref": reference})
+    await ledger.intend(key, "review-2", given)
+    return key
+
+
+async def test_a_worker_gets_the_transcript_that_its_attempt_was_created_with(
+    anyone: httpx2.AsyncClient, ledger: SqlLedger, sessions: SqlSessions, begin: Begin, bearer: Bearer
+) -> None:
+    long = "\u0001 naïve " * 90_000
+    reference = await session_of(sessions, "Ahoy", "Ahoy!", long, long)
+    key = await continued(ledger, begin, reference)
+    given = AttemptInput.model_validate_json((await Worker(anyone, key, bearer(key)).input()).content)
+    assert given.transcript is not None
+    assert [message.content for message in given.transcript.messages] == ["Ahoy", "Ahoy!", long, long]
+    assert given.transcript_ref == reference
+    assert given.transcript.digest == reference.digest
+    assert (await ledger.input(key)).transcript is None
+
+
+async def test_a_worker_gets_nothing_of_a_session_that_was_deleted_and_made_anew(
+    anyone: httpx2.AsyncClient, ledger: SqlLedger, sessions: SqlSessions, begin: Begin, bearer: Bearer
+) -> None:
+    key = await continued(ledger, begin, await session_of(sessions, "Ahoy", "Ahoy!"))
+    await sessions.delete("default", "harbour")
+    await session_of(sessions, "Ahoy", "Ahoy!")
+    answer = await Worker(anyone, key, bearer(key)).input()
+    assert answer.status_code == 409
+    assert "Session default/harbour was deleted" in answer.text
+    assert "Ahoy" not in answer.text
 
 
 async def test_a_report_decides_the_attempt_and_wakes_the_workflow(

@@ -27,6 +27,10 @@ USER_ROUTES = [
     ("GET", "/v1/namespaces/default/tasks/review/logs"),
     ("GET", "/v1/namespaces/default/tasks/review/events"),
     ("DELETE", "/v1/namespaces/default/tasks/review"),
+    ("POST", "/v1/conversations/default/talk/messages"),
+    ("GET", "/v1/conversations/default/talk"),
+    ("GET", "/v1/conversations/default/talk/messages/1"),
+    ("GET", "/v1/conversations/default/talk/messages/1/events"),
 ]
 ATTEMPT_ROUTES = [("GET", "input"), ("POST", "events"), ("POST", "report")]
 REPORT = b'{"answer": "Fine."}'
@@ -34,6 +38,7 @@ REPORT = b'{"answer": "Fine."}'
 
 async def test_without_a_token_only_health_and_version_are_served(app: FastAPI, anyone: httpx2.AsyncClient) -> None:
     values = {"namespace": "n", "name": "x", "plural": "agents", "task_uid": "u", "iteration": "0", "attempt": "1"}
+    values["number"] = "1"
     answers = {}
     for route in iter_route_contexts(app.routes):
         for method in route.methods or ():
