@@ -1,26 +1,13 @@
-"""The Session workflow: hands a Session from Task to Task while any of them waits.
-
-Queue and lock are in the database; this workflow only sees to it that the queue moves.
-So its memory and its history do not grow with the queue, and a run that is killed,
-terminated or reset has nothing to lose.
-"""
-
-from datetime import timedelta
+"""The Session workflow: hands a Session from Task to Task while any of them waits."""
 
 from temporalio import workflow
-from temporalio.common import RawValue, SearchAttributeKey
-from temporalio.exceptions import ApplicationError
+from temporalio.common import RawValue
 
 with workflow.unsafe.imports_passed_through():
-    from anima.model.names import names_in
-    from anima.model.reasons import Reason
     from anima.model.session import Queue
     from anima.model.steps import DriveSession
-    from anima.model.wire import SESSION_WORKFLOW, Query, SearchAttribute, Signal, Step
-    from workflows.steps import Steps, Trouble
-
-_FIRST_LOOK = timedelta(seconds=30)
-_LONGEST_REST = timedelta(minutes=5)
+    from anima.model.wire import SESSION_WORKFLOW, Query, Signal, Step
+    from workflows.driver import Driver
 
 
 @workflow.defn(name=SESSION_WORKFLOW)
@@ -31,63 +18,32 @@ class SessionWorkflow:
     """
 
     def __init__(self) -> None:
-        self._names = names_in(workflow.info().workflow_id, "session")
-        self._steps = Steps(workflow.sleep, self._retrying)
+        self._driver = Driver("session")
         self._queue = Queue()
-        self._woken = False
 
     @workflow.run
     async def run(self, payload: RawValue = None) -> Queue:  # type: ignore[assignment]  # noqa: ARG002
         """Hand the Session on until nobody waits."""
-        if self._names is None:
-            message = "the workflow id must be session/<namespace>/<name>, in DNS labels"
-            raise ApplicationError(message, type=Reason.REQUEST_REFUSED, non_retryable=True)
-        namespace, session = self._names
-        show_session(namespace, session)
+        namespace, session = self._driver.begin()
         request = DriveSession(namespace=namespace, session=session)
-        step, rest = Step.GRANT, _FIRST_LOOK
+        step = Step.GRANT
         while True:
-            self._woken = False
-            self._queue = await self._steps.local(step, request, Queue)
-            self._show()
-            if not self._queue.waiting and not self._woken:
+            self._driver.woken = False
+            self._queue = await self._driver.steps.local(step, request, Queue)
+            self._driver.show(_details(self._queue))
+            if not self._queue.waiting and not self._driver.woken:
                 return self._queue
-            if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new()
-            step, rest = await self._rest(rest)
+            step = Step.GRANT if await self._driver.rest("next look at the holder") else Step.LOOK
 
     @workflow.signal(name=Signal.WAKE)
     def wake(self, hint: RawValue = None) -> None:  # type: ignore[assignment]  # noqa: ARG002 (all take a hint)
         """Look at the queue again."""
-        self._woken = True
+        self._driver.woken = True
 
     @workflow.query(name=Query.STATUS)
     def status(self) -> Queue:
         """Return holder and waiters as they were last seen."""
         return self._queue
-
-    async def _rest(self, rest: timedelta) -> tuple[Step, timedelta]:
-        """Wait for a signal, or for the time to look after the holder: rarer and rarer."""
-        try:
-            await workflow.wait_condition(lambda: self._woken, timeout=rest, timeout_summary="next look at the holder")
-        except TimeoutError:
-            return Step.LOOK, min(rest * 2, _LONGEST_REST)
-        return Step.GRANT, _FIRST_LOOK
-
-    def _show(self) -> None:
-        workflow.set_current_details(_details(self._queue))
-
-    def _retrying(self, trouble: Trouble | None) -> None:
-        text = f"\n- trying again: {trouble}" if trouble else ""
-        workflow.set_current_details(_details(self._queue) + text)
-
-
-def show_session(namespace: str, session: str) -> None:
-    """Let the workflow be found by its Session."""
-    values = {SearchAttribute.NAMESPACE: namespace, SearchAttribute.SESSION: session}
-    workflow.upsert_search_attributes(
-        [SearchAttributeKey.for_keyword(name).value_set(value) for name, value in values.items()]
-    )
 
 
 def _details(queue: Queue) -> str:

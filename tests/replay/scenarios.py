@@ -1,4 +1,4 @@
-"""Task runs whose histories are kept, so that later code is held to them."""
+"""Runs whose histories are kept, so that later code is held to them."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -7,8 +7,10 @@ from temporalio.client import WorkflowHandle
 
 from anima.model.reasons import Reason
 from anima.model.task import Phase, TaskStatus
+from anima.stores.sessions import SessionKey
 from tests.workflows.world import World, failing_first, task_spec, until
 
+SESSION = {"sessionRef": {"name": "talk"}}
 RETRIES = {"maxRetries": 2, "initialDelay": "10s"}
 Handle = WorkflowHandle[Any, TaskStatus]
 Scenario = Callable[[World], Awaitable[Handle]]
@@ -94,6 +96,54 @@ async def is_invalid(world: World) -> Handle:
     return await world.start(prompt=None)
 
 
+async def continues_its_session(world: World) -> Handle:
+    world.jobs.behave = lambda job: job.answer("Hello.")
+    await (await world.start("task-0", **SESSION)).result()
+    return await world.start(**SESSION)
+
+
+async def waits_for_its_session(world: World) -> Handle:
+    holder = await world.start("task-0", **SESSION)
+    await until(world, holder, Phase.RUNNING)
+    handle = await world.start(**SESSION)
+    await until(world, handle, Phase.QUEUED)
+    world.jobs.behave = lambda job: job.answer("At last.")
+    await next(iter(world.jobs.jobs.values())).answer("First.")
+    await holder.result()
+    return handle
+
+
+async def is_refused_by_its_session(world: World) -> Handle:
+    world.jobs.behave = lambda job: job.answer("Hello.")
+    await (await world.start("task-0", **SESSION)).result()
+    await world.agent(soul={"inline": "Another.\n"})
+    return await world.start(**SESSION)
+
+
+async def session_is_handed_on(world: World) -> Handle:
+    await (await waits_for_its_session(world)).result()
+    return world.client.get_workflow_handle("session/default/talk")
+
+
+async def session_misses_its_holder(world: World) -> Handle:
+    holder = await world.start("task-0", **SESSION)
+    await until(world, holder, Phase.RUNNING)
+    handle = await world.start(**SESSION)
+    await until(world, handle, Phase.QUEUED)
+    await holder.terminate()
+    world.jobs.behave = lambda job: job.answer("At last.")
+    await handle.result()
+    return world.client.get_workflow_handle("session/default/talk")
+
+
+async def conversation_answers_two_messages(world: World) -> Handle:
+    world.jobs.behave = lambda job: job.answer("Hello.")
+    for number in range(2):
+        await world.conversations.post("default", "talk", f"key-{number}", "Hello?", "reviewer")
+    await world.parts.drivers.wake(SessionKey("default", "talk", conversation=True))
+    return world.client.get_workflow_handle("conversation/default/talk")
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     succeeds,
     succeeds_without_a_soul,
@@ -108,4 +158,16 @@ SCENARIOS: tuple[Scenario, ...] = (
     meets_an_outage,
     is_answered_from_its_record,
     is_invalid,
+    continues_its_session,
+    waits_for_its_session,
+    is_refused_by_its_session,
+    session_is_handed_on,
+    session_misses_its_holder,
+    conversation_answers_two_messages,
 )
+
+
+def workflow_of(scenario: str) -> str:
+    """Return the id of the workflow whose history a scenario keeps."""
+    kind = scenario.partition("_")[0]
+    return f"{kind}/default/talk" if kind in ("session", "conversation") else "task/default/task-1"

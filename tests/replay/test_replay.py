@@ -8,17 +8,17 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 from tests.replay.record import HISTORIES
-from tests.replay.scenarios import SCENARIOS
+from tests.replay.scenarios import SCENARIOS, workflow_of
+from workers.orchestrator.process import WORKFLOWS
 from workflows.inputs import OneInput
-from workflows.task import TaskWorkflow
 
 RECORDED = sorted(HISTORIES.glob("*.json"))
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=[path.stem for path in RECORDED])
 async def test_a_recorded_history_replays(path: Path) -> None:
-    history = WorkflowHistory.from_json("task/default/task-1", path.read_text())  # noqa: ASYNC240 (a small file)
-    replayer = Replayer(workflows=[TaskWorkflow], interceptors=[OneInput()], data_converter=pydantic_data_converter)
+    history = WorkflowHistory.from_json(workflow_of(path.name), path.read_text())  # noqa: ASYNC240 (a small file)
+    replayer = Replayer(workflows=WORKFLOWS, interceptors=[OneInput()], data_converter=pydantic_data_converter)
 
     await replayer.replay_workflow(history)
 
