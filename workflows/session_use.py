@@ -50,8 +50,11 @@ class SessionUse:
             place = await self._steps.local(Step.ACQUIRE, AcquireSession(task_uid=self._task_uid), Place)
             self.lock = place.lock
             if place.lock is None:
-                self._board.change(phase=Phase.QUEUED, waits_for=_queued(self._reference.name, place))
+                queued = _queued(self._reference.name, place)
+                self._board.change(phase=Phase.QUEUED, message=queued, waits_for=queued)
                 await self._watch.wait(lambda: self._granted, None)
+            else:
+                self._board.note(message="")
 
     async def pin(self) -> None:
         """Check the Task's revision against the Session, and pin it where that is due.

@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 
 import typer
+from pydantic import JsonValue
 
 from anima.cli.output import printable
 from anima.gateway import Gateway
@@ -89,7 +90,16 @@ def _told(event: ProgressEvent) -> str:
             return f"asking {event.data.get('model')}"
         case "retry":
             return f"asking again: {event.data.get('cause')}"
+        case "transcript":
+            return _given(event.data)
         case "text":
             return ""
         case other:
             return other
+
+
+def _given(data: dict[str, JsonValue]) -> str:
+    messages, left_out = data.get("messages"), data.get("leftOut")
+    if not messages and not left_out:
+        return ""
+    return f"with {messages} earlier messages of its Session" + (f", without {left_out} older ones" if left_out else "")

@@ -86,7 +86,7 @@ def show_explanation(found: SessionExplanation) -> None:
     typer.echo()
     emit_table(
         ["AGENT", "REVISION", "SOUL", "ACCEPTED", "REASON"],
-        [[item.agent, *_revision(item), str(item.accepted).lower(), item.reason or ""] for item in found.agents],
+        [[item.agent, *_revision(item), "yes" if item.accepted else "no", item.reason or ""] for item in found.agents],
     )
     for item in found.agents:
         if item.reason is not None:

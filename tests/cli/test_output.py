@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from anima.cli.options import Output
 from anima.cli.output import emit, emit_table, printable
+from anima.cli.progress import Progress
 from anima.documents import read_documents
+from anima.model.attempts import ProgressEvent
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 SCALARS = (
@@ -65,3 +67,20 @@ def test_nothing_printed_for_people_can_steer_a_terminal():
         emit_table(["A"], [["\x1b]0;x\x07[bold]"]])
     assert "\x1b" not in stdout.getvalue()
     assert "[bold]" in stdout.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        ({"messages": 0, "leftOut": 0}, ""),
+        ({"messages": 4, "leftOut": 0}, "with 4 earlier messages of its Session"),
+        ({"messages": 4, "leftOut": 9}, "with 4 earlier messages of its Session, without 9 older ones"),
+        ({"messages": 0, "leftOut": 9}, "with 0 earlier messages of its Session, without 9 older ones"),
+    ],
+)
+def test_what_a_model_is_given_of_its_session_is_told(
+    data: dict[str, Any], line: str, capsys: pytest.CaptureFixture[str]
+):
+    progress = Progress(None, None)  # type: ignore[arg-type]
+    progress.show(ProgressEvent(sequence=0, kind="transcript", data=data))
+    assert capsys.readouterr().err.strip() == line

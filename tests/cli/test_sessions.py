@@ -211,7 +211,7 @@ def test_why_tells_the_pin_and_what_it_refuses(anima: Anima, name: str):
     assert revision.session_digest in shown
     assert "Be terse." not in shown
     rows = {line.split()[0]: line.split()[1:] for line in shown.splitlines() if line.startswith(name)}
-    assert rows[name][2] == "true"
+    assert rows[name][2] == "yes"
     assert f"\n{other}: Session default/{name} is pinned by Task {name} to revision" in shown
     assert "the Agent's uid was" in shown
     (verdict,) = anima.data("session", "why", name, "--agent", other)["agents"]

@@ -117,6 +117,7 @@ async def _live(place: Place, model: ModelServer, seen: Haystack) -> None:
     seen.add("soul publish", published)
     await place.apply("Agent", "mapped", {**json.loads(published), **command})
 
+    await _talk(place, model, seen)
     for agent in ("inline", "mapped"):
         # The error quotes the whole request, as some servers do.
         model.script(error(500), answer("To be", finish="length"), answer("Fine."))
@@ -133,6 +134,26 @@ async def _live(place: Place, model: ModelServer, seen: Haystack) -> None:
         assert (await place.end(handle)).reason is Reason.SOUL_DRIFT
         seen.add("soul show", await place.shell(f"anima soul show {agent}"))
     await _refusals(place, seen)
+
+
+async def _talk(place: Place, model: ModelServer, seen: Haystack) -> None:
+    """Let a Session and a conversation be pinned to the soul, shown, explained and refused to another."""
+    for name in ("first", "second"):
+        model.script(answer("Fine."))
+        await place.end(await place.submit("inline", f"talk-{name}", sessionRef={"name": "talk"}))
+    refused = await place.end(await place.submit("mapped", "talk-refused", sessionRef={"name": "talk"}))
+    assert refused.reason is Reason.SESSION_SOUL_MISMATCH
+    model.script(answer("Hello."), answer("Hello again."))
+    chat = "anima chat dialogue --agent inline --message 'Hello?' --message 'And now?' 2>&1"
+    seen.add("chat", await place.shell(chat))
+    other = await place.shell("anima chat dialogue --agent mapped --message 'Hello?' 2>&1; :")
+    assert Reason.SESSION_SOUL_MISMATCH in other
+    seen.add("chat of another", other)
+    for session in ("talk", "dialogue"):
+        for verb in ("show", "why", "export"):
+            seen.add(f"session {verb}", await place.shell(f"anima session {verb} {session} 2>&1"))
+    for command in ("sessions", "sessions -o json", "souls in-use", "souls in-use -o json"):
+        seen.add(command, await place.shell(f"anima {command} 2>&1"))
 
 
 async def _refusals(place: Place, seen: Haystack) -> None:

@@ -365,9 +365,12 @@ async def test_a_waiter_is_shown_with_its_place_and_who_has_the_session(world: W
     await world.agent()
     await holding(world)
     waiters = [await world.start(f"task-{number}", **SESSION) for number in range(2)]
-    for handle in waiters:
-        await until(world, handle, Phase.QUEUED)
+    places = [(await until(world, handle, Phase.QUEUED)).message for handle in waiters]
 
+    assert places == [
+        "Session talk: held by Task holder, this one is next",
+        "Session talk: held by Task holder, 2 before this one",
+    ]
     queue = await world.client.get_workflow_handle("session/default/talk").query("status")
 
     assert queue["holder"]["task"] == "holder"
