@@ -246,6 +246,20 @@ async def test_the_pin_survives_a_job_that_failed(world: World) -> None:
     await refused(world, Reason.SESSION_SOUL_MISMATCH)
 
 
+async def test_the_pin_survives_a_result_that_could_not_be_written(world: World) -> None:
+    await world.agent()
+
+    async def undelivered(job: ScriptedJob) -> None:
+        job.exit(75)
+
+    world.jobs.behave = undelivered
+    assert (await world.run(**SESSION)).reason is Reason.JOB_FAILED
+    assert not await records_of(world)
+    await world.agent(soul={"inline": "Another.\n"})
+
+    await refused(world, Reason.SESSION_SOUL_MISMATCH)
+
+
 async def test_the_pin_survives_an_empty_first_turn(world: World) -> None:
     await world.agent()
     handle = await world.start(**SESSION)
