@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 
+from activities.keys import read_key
 from anima.model.agent import Agent
 from anima.model.attempts import ProviderSettings
 from anima.model.errors import NotFound, Refusal
 from anima.model.persona import SensitiveText
 from anima.model.provider import Provider, ProviderType
 from anima.model.reasons import Reason
-from anima.model.resources import KeyReference, Secret
+from anima.model.resources import Secret
 from anima.model.task import TaskSpec
 from anima.model.wire import JobVariable
 from anima.stores.ports import Catalog
@@ -81,13 +82,17 @@ class ProviderResolver:
         for variable in spec.env:
             if variable.secret_key_ref is not None:
                 where = f"spec.env {variable.name}"
-                value = await self._secret(provider.namespace, variable.secret_key_ref, where, Reason.TASK_INVALID)
+                value = await read_key(
+                    self._catalog, Secret, provider.namespace, variable.secret_key_ref, where, Reason.TASK_INVALID
+                )
             else:
                 value = SensitiveText(variable.value or "")
             environment[variable.name] = value
         if provider.spec.secret_ref is not None:
             where = f"Provider {provider.namespace}/{provider.name}"
-            key = await self._secret(provider.namespace, provider.spec.secret_ref, where, Reason.PROVIDER_INVALID)
+            key = await read_key(
+                self._catalog, Secret, provider.namespace, provider.spec.secret_ref, where, Reason.PROVIDER_INVALID
+            )
             environment[JobVariable.PROVIDER_KEY] = key
         return environment
 
@@ -100,15 +105,6 @@ class ProviderResolver:
                 f"Provider {provider.namespace}/{provider.name} is of type local, and no small model runs here",
             )
         return self._local_address
-
-    async def _secret(self, namespace: str, reference: KeyReference, where: str, reason: Reason) -> SensitiveText:
-        try:
-            secret = await self._catalog.get(Secret, namespace, reference.name)
-        except NotFound:
-            raise Refusal(reason, f"{where}: Secret {namespace}/{reference.name} does not exist") from None
-        if reference.key not in secret.string_data:
-            raise Refusal(reason, f"{where}: Secret {namespace}/{reference.name} has no key {reference.key}")
-        return secret.string_data[reference.key]
 
 
 def _default_model(provider: Provider) -> str:

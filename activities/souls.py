@@ -9,6 +9,7 @@ from datetime import datetime
 
 from temporalio import activity
 
+from activities.keys import read_key
 from activities.providers import ProviderResolver
 from anima.model.agent import Agent, SoulSource, TextSource
 from anima.model.attempts import AttemptKey, AttemptRecord
@@ -18,7 +19,7 @@ from anima.model.errors import NotFound, Refusal
 from anima.model.inputs import INPUTS_VERSION, check_inputs, inputs_digest
 from anima.model.jobs import JobPhase
 from anima.model.names import job_name
-from anima.model.persona import PersonaText, SensitiveText, check_expected, persona_from_text
+from anima.model.persona import PersonaText, check_expected, persona_from_text
 from anima.model.reasons import Reason
 from anima.model.resources import ConfigMap, KeyReference
 from anima.model.steps import AttemptPlan, Bind
@@ -89,7 +90,14 @@ class SoulResolver:
             return ""
         if source.inline is not None:
             return source.inline.reveal()
-        text = await self._key(agent.namespace, _reference(source), "spec.systemPrompt", Reason.ROLE_SOURCE_INVALID)
+        text = await read_key(
+            self._catalog,
+            ConfigMap,
+            agent.namespace,
+            _reference(source),
+            "spec.systemPrompt",
+            Reason.ROLE_SOURCE_INVALID,
+        )
         return text.reveal()
 
     async def _persona(self, agent: Agent) -> PersonaText | None:
@@ -100,19 +108,12 @@ class SoulResolver:
             return inline_persona(soul)
         reference = _reference(soul)
         where = f"key {reference.key} of ConfigMap {agent.namespace}/{reference.name}"
-        text = await self._key(agent.namespace, reference, "spec.soul", Reason.SOUL_SOURCE_MISSING)
+        text = await read_key(
+            self._catalog, ConfigMap, agent.namespace, reference, "spec.soul", Reason.SOUL_SOURCE_MISSING
+        )
         persona = persona_from_text(text.reveal(), where)
         check_expected(persona, soul.digest, where)
         return persona
-
-    async def _key(self, namespace: str, reference: KeyReference, field: str, reason: Reason) -> SensitiveText:
-        try:
-            found = await self._catalog.get(ConfigMap, namespace, reference.name)
-        except NotFound:
-            raise Refusal(reason, f"{field}: ConfigMap {namespace}/{reference.name} does not exist") from None
-        if reference.key not in found.data:
-            raise Refusal(reason, f"{field}: ConfigMap {namespace}/{reference.name} has no key {reference.key}")
-        return found.data[reference.key]
 
 
 class SoulActivities:
