@@ -10,6 +10,7 @@ import typer
 
 from anima.cli import chat, resources, sessions, souls, steering, tasks
 from anima.cli.command import command
+from anima.termination import leave
 
 EPILOG = (
     "Exit codes: 0 done; 1 the Task failed or was cancelled; 2 wrong usage or input that was refused; "
@@ -67,4 +68,4 @@ chat.register(app)
 
 def main() -> None:
     """Run the command."""
-    app()
+    leave(app)

@@ -27,7 +27,7 @@ def test_help_imports_nothing_heavy(arguments: list[str], allowed: list[str]):
     program = (
         "import json, sys; sys.argv[1:] = json.loads(sys.argv[1])\n"
         "import anima.cli\n"
-        "try: anima.cli.main()\n"
+        "try: anima.cli.app()\n"
         "except SystemExit: pass\n"
         f"sys.stderr.write('LOADED ' + json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
     )

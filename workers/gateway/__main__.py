@@ -1,8 +1,7 @@
 """``python -m workers.gateway``"""
 
-import sys
-
+from anima.termination import leave
 from workers.gateway.process import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main)

@@ -1,7 +1,6 @@
 """``python -m workers.orchestrator`` runs the orchestrator."""
 
-import sys
-
+from anima.termination import leave
 from workers.orchestrator.process import main
 
-sys.exit(main())
+leave(main)
