@@ -54,7 +54,9 @@ def build_activities(parts: Parts) -> list[Callable[..., Any]]:
     """Return every activity of the workflows."""
     souls = SoulResolver(parts.catalog)
     providers = ProviderResolver(parts.catalog, parts.local_model)
-    tasks = TaskActivities(parts.ledger, parts.jobs_queue, parts.check_interval)
+    turns = build_turns(parts)
+    orphans = build_orphans(parts)
+    tasks = TaskActivities(parts.ledger, orphans, parts.jobs_queue, parts.check_interval)
     binding = SoulActivities(souls, providers, parts.ledger, parts.jobs, parts.clock)
     attempts = AttemptActivities(parts.ledger, parts.jobs, parts.clock)
     jobs = JobActivities(
@@ -67,8 +69,6 @@ def build_activities(parts: Parts) -> list[Callable[..., Any]]:
         gateway=parts.gateway,
         trace=parts.trace,
     )
-    turns = build_turns(parts)
-    orphans = build_orphans(parts)
     sessions = SessionActivities(parts.ledger, parts.sessions, turns, orphans, parts.drivers)
     conversations = ConversationActivities(parts.ledger, parts.jobs, parts.conversations, orphans, parts.drivers)
     return [

@@ -65,9 +65,10 @@ class Orphans:
         return await self._ledger.close(record.status.model_copy(update=update))
 
     async def _fence(self, record: TaskRecord, attempt: AttemptRecord) -> None:
+        # An attempt that is decided is not looked at again, so its Job has to be gone by then.
+        await self._jobs.delete(attempt.key, record.namespace, attempt.job_name)
         outcome = Outcome(succeeded=False, reason=Reason.TERMINATED, message=_MESSAGE, decided_at=self._clock())
         await self._ledger.decide(attempt.key, outcome)
-        await self._jobs.delete(attempt.key, record.namespace, attempt.job_name)
 
     async def _answered(self, record: TaskRecord) -> AttemptRecord | None:
         # A result that was accepted before the button was pressed is not lost.

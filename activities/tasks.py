@@ -4,11 +4,12 @@ from datetime import timedelta
 
 from temporalio import activity
 
+from activities.orphans import Orphans
 from anima.model.errors import Refusal
 from anima.model.inputs import frozen_changes
 from anima.model.reasons import Reason
 from anima.model.steps import Admit, Admitted, Close, Edit
-from anima.model.task import Phase, TaskStatus
+from anima.model.task import TaskStatus
 from anima.model.wire import Step
 from anima.stores.ports import Ledger, TaskRecord
 
@@ -18,12 +19,14 @@ class TaskActivities:
 
     Args:
         ledger: where Tasks are kept.
+        orphans: ends a Task whose workflow is gone.
         jobs_queue: the task queue of Job activities; none if Jobs are local.
         check_interval: how often a workflow looks at a Job that says nothing.
     """
 
-    def __init__(self, ledger: Ledger, jobs_queue: str | None, check_interval: timedelta) -> None:
+    def __init__(self, ledger: Ledger, orphans: Orphans, jobs_queue: str | None, check_interval: timedelta) -> None:
         self._ledger = ledger
+        self._orphans = orphans
         self._jobs_queue = jobs_queue
         self._check_interval = check_interval
 
@@ -48,14 +51,8 @@ class TaskActivities:
         )
 
     async def _superseded(self, record: TaskRecord) -> TaskRecord:
-        # One workflow id has one open run, so the run that owns this record was
-        # terminated.  Its Job, if any, is the reaper's.
-        update = {
-            "phase": Phase.FAILED,
-            "reason": Reason.TERMINATED,
-            "message": "the workflow of this Task was terminated before it ended",
-        }
-        await self._ledger.close(record.status.model_copy(update=update))
+        # One workflow id has one open run, so the run that owns this record was terminated.
+        await self._orphans.end(record)
         return await self._ledger.task(record.uid)
 
     @activity.defn(name=Step.EDIT)

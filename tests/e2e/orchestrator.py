@@ -12,13 +12,13 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from tests.e2e.trigger import reached
 from workers.orchestrator import process
-from workflows import conversation, session
+from workflows import driver
 
 INTERVAL = "ANIMA_TEST_INTERVAL"
 """Seconds until somebody looks after what says nothing, in place of half a minute."""
 
-# Their own copies in the sandbox would keep the half minute.
-_IMPATIENT = SandboxRestrictions.default.with_passthrough_modules(session.__name__, conversation.__name__)
+# Its own copy in the sandbox would keep the half minute.
+_IMPATIENT = SandboxRestrictions.default.with_passthrough_modules(driver.__name__)
 
 
 class Triggers(Interceptor):
@@ -44,7 +44,7 @@ def _worker(*args: Any, interceptors: list[Interceptor], **options: Any) -> Work
 def _look_every(interval: timedelta) -> None:
     process.Reaper = partial(process.Reaper, interval=interval)
     process._CHECK_INTERVAL = interval
-    session._FIRST_LOOK = conversation._FIRST_LOOK = interval
+    driver._FIRST_REST = interval
 
 
 if __name__ == "__main__":

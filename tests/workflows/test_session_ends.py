@@ -76,3 +76,27 @@ async def test_a_terminated_session_workflow_is_missed_and_nobody_waits_for_ever
     await until(world, waiter, Phase.RUNNING)
     await finish(world, "waiter")
     assert (await ended(waiter)).phase is Phase.SUCCEEDED
+
+
+async def test_a_task_of_a_terminated_holders_name_gets_its_accepted_answer_and_the_next_is_served(
+    world: World,
+) -> None:
+    await world.agent()
+    holder = await holding(world)
+    waiter = await world.start("waiter", **SESSION)
+    await until(world, waiter, Phase.QUEUED)
+    world.interrupted.next["append"] = [Interruption.BEFORE] * 30
+    await finish(world, "holder")
+    await retrying(world, holder)
+    await holder.terminate()
+    world.interrupted.next["append"].clear()
+
+    again = await world.start("holder", **SESSION)
+
+    assert (await ended(again)).phase is Phase.SUCCEEDED
+    holder_now = (await world.sessions.queue("default", "talk")).holder
+    assert holder_now is None or holder_now.task == "waiter"
+    assert [record.content for record in await records_of(world)] == ["Say hello.", "Answer to holder."]
+    await until(world, waiter, Phase.RUNNING)
+    await finish(world, "waiter")
+    await ended(waiter)
