@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,7 +75,7 @@ def _converse(runner: "asyncio.Runner", dialogue: "Dialogue") -> None:
         import readline  # noqa: F401
     runner.run(dialogue.resume())
     for line in _lines("> "):
-        runner.run(dialogue.survive(dialogue.why() if line == WHY else dialogue.ask(line)))
+        runner.run(dialogue.survive(dialogue.why if line == WHY else partial(dialogue.ask, line)))
 
 
 def _ask_all(runner: "asyncio.Runner", dialogue: "Dialogue", lines: Iterable[str], output: Output) -> None:

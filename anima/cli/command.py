@@ -26,7 +26,7 @@ def command(function: Callable[P, Any]) -> Callable[P, None]:
                 import asyncio
 
                 asyncio.run(running)
-        except KeyboardInterrupt:
+        except _interrupted():
             raise typer.Exit(130) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
             raise
@@ -36,3 +36,10 @@ def command(function: Callable[P, Any]) -> Callable[P, None]:
             raise typer.Exit(report(error, as_json=kwargs.get("output") is Output.JSON)) from None
 
     return run
+
+
+def _interrupted() -> tuple[type[BaseException], ...]:
+    # Ctrl-C before a coroutine has begun can leave asyncio's runner as the cancellation that it made of it.
+    import asyncio
+
+    return KeyboardInterrupt, asyncio.CancelledError

@@ -1,7 +1,7 @@
 """A conversation in the terminal: what was said, the answer as it comes, and under which revision."""
 
 import sys
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from uuid import uuid4
 
 import typer
@@ -66,10 +66,10 @@ class Dialogue:
         answer = await self._follow(posted.number)
         return Exchange(message=posted, answer=answer)
 
-    async def survive(self, doing: Awaitable[object]) -> None:
+    async def survive(self, do: Callable[[], Awaitable[object]]) -> None:
         """Do something; what goes wrong is shown, and the conversation goes on."""
         try:
-            await doing
+            await do()
         except AnimaError as error:
             report(error, as_json=False)
 

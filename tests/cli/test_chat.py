@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -152,6 +153,13 @@ class Terminal:
         self.seen += before + words
         return before + words
 
+    def rest(self) -> str:
+        """Read until it ends."""
+        with suppress(OSError):
+            while data := os.read(self._master, 4096):
+                self._unread += self._decoder.decode(data)
+        return self._unread
+
     def type(self, line: str) -> None:
         os.write(self._master, line.encode())
 
@@ -213,13 +221,18 @@ def test_a_second_terminal_shows_what_was_said_and_follows_what_is_not_answered(
             assert one.close() == 0
 
 
-def test_ctrl_c_ends_it(anima: Anima, name: str):
+@pytest.mark.parametrize("delay", [0.0, 0.002, 0.01, 0.1])
+def test_ctrl_c_ends_it(anima: Anima, name: str, delay: float):
     with terminal(anima, name, "--agent", "heron") as talk:
         talk.until("> ")
         talk.type(f"{WAIT}\n")
         talk.until(WAIT)
+        time.sleep(delay)
         talk.process.send_signal(signal.SIGINT)
-        assert talk.close() == Exit.INTERRUPTED
+        rest = talk.rest()
+        assert talk.close() == Exit.INTERRUPTED, rest
+        assert "Traceback" not in rest
+        assert "Warning" not in rest
 
 
 def test_an_answer_is_followed_from_one_gateway_to_the_next(anima: Anima, name: str):
